@@ -1,0 +1,38 @@
+"""What every subcommand begins with: the installation and the target that were asked for."""
+
+from __future__ import annotations
+
+import argparse
+
+from vllm_eagle3_patches import installation, target
+
+MODEL_HELP = (
+    "folder with config.json, Hugging Face id in the local cache, or architecture name "
+    "(default: Kimi-K2.5)"
+)
+
+
+def find(args: argparse.Namespace) -> installation.Installation:
+    """The installation; kept on `args` so that an error report can name it."""
+    found = installation.find(
+        python=args.python,
+        site_packages=args.site_packages,
+        allow_editable=args.allow_editable,
+    )
+    args.installation = found
+    return found
+
+
+def request(args: argparse.Namespace) -> target.Request:
+    """The target as asked for, not looked up yet."""
+    wanted = target.request(args.model)
+    args.wanted = wanted
+    return wanted
+
+
+def allow_modified(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--allow-modified",
+        action="store_true",
+        help="edit files that differ from RECORD too, if their structure is recognised",
+    )

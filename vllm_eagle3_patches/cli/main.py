@@ -1,0 +1,94 @@
+"""Parses the command line and dispatches to one module for each subcommand."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from vllm_eagle3_patches import __version__
+from vllm_eagle3_patches.cli import output
+from vllm_eagle3_patches.errors import PatchError, WriteError
+
+COMMANDS = {
+    "check": "which gates stand between this vLLM and EAGLE-3; writes nothing",
+    "apply": "open them: all or nothing, and nothing on a second run",
+    "revert": "back to the installed bytes",
+    "diff": "the unified diff that apply makes, or has made",
+}
+EXIT_CODES = """\
+exit codes: 0 everything asked holds; 1 check: a gate is closed; 2 usage; 3 refused: structure or
+version not recognised; 4 integrity: files changed by someone else, or a run was interrupted;
+5 no vLLM, or more than one; 6 cannot write: permissions, space, or another run at work"""
+
+
+class _Version(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from vllm_eagle3_patches.series import available
+
+        pinned = ", ".join(series.version for series in available()) or "none"
+        print(f"vllm-eagle3-patch {__version__}")
+        print(f"pinned patches for vLLM: {pinned}; other sources by content; native from 0.18.0")
+        parser.exit()
+
+
+def _common() -> argparse.ArgumentParser:
+    common = argparse.ArgumentParser(add_help=False)
+    where = common.add_argument_group("where vLLM is (default: this environment)")
+    where.add_argument("--python", metavar="EXE", help="the interpreter vLLM is installed for")
+    where.add_argument("--site-packages", metavar="DIR", help="the folder vLLM is installed in")
+    where.add_argument(
+        "--allow-editable", action="store_true", help="work on an editable checkout too"
+    )
+    common.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    common.add_argument("--quiet", action="store_true", help="print errors only")
+    return common
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(
+        prog="vllm-eagle3-patch",
+        description="Gives EAGLE-3 speculative decoding to the vLLM that is already installed.",
+        epilog=EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    top.add_argument("--version", action=_Version, nargs=0, help="versions, and the vLLM pinned")
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    common = _common()
+    for name, summary in COMMANDS.items():
+        module = import_module(f"vllm_eagle3_patches.cli.{name}")
+        sub = commands.add_parser(
+            name,
+            help=summary,
+            description=f"{name}: {summary}.",
+            parents=[common],
+            epilog=f"example: {module.EXAMPLE}\n\n{EXIT_CODES}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        module.configure(sub)
+        sub.set_defaults(execute=module.execute)
+    return top
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command; returns its exit code (2 for usage errors, as argparse does)."""
+    args = parser().parse_args(argv)
+    try:
+        code: int = args.execute(args)
+        sys.stdout.flush()
+        return code
+    except PatchError as error:
+        output.failure(args, error)
+        return error.exit
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        wrapped = WriteError(f"the system refused: {error.strerror or error}", where=error.filename)
+        output.failure(args, wrapped)
+        return wrapped.exit
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130

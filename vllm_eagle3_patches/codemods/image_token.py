@@ -1,0 +1,69 @@
+"""Adds a branch to the drafter loader's image-token chain for one architecture."""
+
+from __future__ import annotations
+
+import ast
+from typing import cast
+
+import libcst as cst
+
+from vllm_eagle3_patches.codemods.syntax import build, edit_class, edit_method, tree
+from vllm_eagle3_patches.errors import RefusedError
+from vllm_eagle3_patches.gates.image_token import branch_for, branches, find_chain, reads
+
+
+class _AddBranch(cst.CSTTransformer):
+    """Puts an `elif` in front of the chain's `else`; `chain` is compared as plain code."""
+
+    def __init__(self, chain: str, branch: cst.If) -> None:
+        self.chain, self.branch = chain, branch
+        self.changed = 0
+
+    def leave_If(self, original_node: cst.If, updated_node: cst.If) -> cst.If:
+        if ast.unparse(tree(original_node.with_changes(leading_lines=[]))) != self.chain:
+            return updated_node
+        self.changed += 1
+        return _with_branch(updated_node, self.branch)
+
+
+def _with_branch(node: cst.If, branch: cst.If) -> cst.If:
+    rest = node.orelse
+    if isinstance(rest, cst.If):
+        return node.with_changes(orelse=_with_branch(rest, branch))
+    return node.with_changes(orelse=branch.with_changes(orelse=rest))
+
+
+def transform(module: cst.Module, cls: str, architecture: str, attribute: str) -> cst.Module:
+    """Raises RefusedError where the chain does not end in `else: ... image_token_index`."""
+
+    def change(method: cst.FunctionDef) -> cst.FunctionDef:
+        chain = find_chain(cast(ast.FunctionDef, tree(method)))
+        if chain is None:
+            raise RefusedError("no chain of branches that sets image_token_index")
+        body = branch_for(chain, architecture)
+        if body is not None:
+            if reads(body, attribute):
+                return method
+            raise RefusedError(f"the branch for {architecture} does not read {attribute}")
+        test, last = branches(chain)[-1]
+        if test is not None or not reads(last, "image_token_index"):
+            raise RefusedError("the chain does not end in `else: ... image_token_index`")
+        branch = cast(
+            cst.If,
+            build(
+                f"""
+                if self.get_model_name(target_model) == "{architecture}":
+                    self.model.config.image_token_index = (
+                        target_model.config.{attribute}
+                    )
+                """,
+                module,
+            )[0],
+        )
+        add = _AddBranch(ast.unparse(chain), branch)
+        new = method.visit(add)
+        if add.changed != 1:
+            raise RefusedError(f"{add.changed} such chains, where one was expected")
+        return cast(cst.FunctionDef, new)
+
+    return edit_class(module, cls, lambda node: edit_method(node, "load_model", change))

@@ -1,0 +1,64 @@
+"""Adds DeepSeek's and Kimi's model types to the list in `SpeculativeConfig`."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from vllm_eagle3_patches.codemods.syntax import build, code, edit_class, tree
+from vllm_eagle3_patches.errors import RefusedError
+from vllm_eagle3_patches.gates.model_type import CLASS, LISTS, MODEL_TYPES, entries, find_list
+
+
+class _Extend(cst.CSTTransformer):
+    """Replaces the value of the assignment to `name` by one entry a line."""
+
+    def __init__(self, name: str, module: cst.Module, indent: str) -> None:
+        self.name, self.module, self.indent = name, module, indent
+        self.changed = 0
+
+    def leave_SimpleStatementLine(
+        self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
+    ) -> cst.SimpleStatementLine:
+        assign = original_node.body[0]
+        if not (
+            isinstance(assign, cst.Assign)
+            and len(assign.targets) == 1
+            and code(assign.targets[0].target) == self.name
+            and isinstance(assign.value, cst.List)
+        ):
+            return updated_node
+        if "#" in code(assign):
+            raise RefusedError(f"the list {self.name} has comments in it")
+        self.changed += 1
+        present = [code(element.value) for element in assign.value.elements]
+        quoted = [
+            f'"{t}"' for t in MODEL_TYPES if f'"{t}"' not in present and f"'{t}'" not in present
+        ]
+        lines = [f"{self.name} = [", *(f"{self.indent}{e}," for e in [*present, *quoted]), "]"]
+        new = build("\n".join(lines), self.module)[0]
+        assert isinstance(new, cst.SimpleStatementLine)
+        return updated_node.with_changes(body=new.body)
+
+
+def transform(module: cst.Module) -> cst.Module:
+    """Raises RefusedError where the list is not one this tool knows."""
+
+    def change(cls: cst.ClassDef) -> cst.ClassDef:
+        node = tree(cls)
+        assert hasattr(node, "body")
+        found = find_list(node)  # type: ignore[arg-type]
+        if found is None:
+            raise RefusedError(f"no list {' or '.join(LISTS)} that a model_type is tested against")
+        if set(MODEL_TYPES) <= set(entries(found) or ()):
+            return cls
+        name = found.targets[0].id  # type: ignore[attr-defined]
+        extend = _Extend(name, module, module.default_indent)
+        new = cls.visit(extend)
+        if extend.changed != 1:
+            raise RefusedError(
+                f"{name} is assigned {extend.changed} times, where once was expected"
+            )
+        assert isinstance(new, cst.ClassDef)
+        return new
+
+    return edit_class(module, CLASS, change)

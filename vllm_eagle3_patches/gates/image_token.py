@@ -1,0 +1,102 @@
+"""Gate `image-token`: the V1 drafter loader must find a multimodal target's image token id.
+
+`load_model` reads `image_token_index` of the target's config unless a branch for the target's
+class says otherwise; Kimi-K2.5's config calls it `media_placeholder_token_id` (upstream branch
+from 0.18.0; 0.27.0 tests a tuple of names).
+"""
+
+from __future__ import annotations
+
+import ast
+
+from vllm_eagle3_patches.gates import proposer
+from vllm_eagle3_patches.gates.base import Edit, Finding, State
+from vllm_eagle3_patches.sources import Sources, bases
+from vllm_eagle3_patches.target import KIMI_K25, Target
+
+NAME = "image-token"
+ATTRIBUTES = {KIMI_K25: "media_placeholder_token_id"}
+
+
+def find_chain(method: ast.FunctionDef) -> ast.If | None:
+    """The `if self.get_model_name(target_model) ...` chain that sets `image_token_index`."""
+    for node in ast.walk(method):
+        if (
+            isinstance(node, ast.If)
+            and "get_model_name" in ast.dump(node.test)
+            and any("image_token_index" in ast.dump(s) for s in node.body)
+        ):
+            return node
+    return None
+
+
+def branches(chain: ast.If) -> list[tuple[ast.expr | None, list[ast.stmt]]]:
+    """Each branch's test and body; the test of the final `else` is None."""
+    found: list[tuple[ast.expr | None, list[ast.stmt]]] = [(chain.test, chain.body)]
+    rest = chain.orelse
+    while len(rest) == 1 and isinstance(rest[0], ast.If):
+        found.append((rest[0].test, rest[0].body))
+        rest = rest[0].orelse
+    if rest:
+        found.append((None, rest))
+    return found
+
+
+def branch_for(chain: ast.If, architecture: str) -> list[ast.stmt] | None:
+    """The body of the branch whose test names the architecture."""
+    for test, body in branches(chain):
+        if test is not None and any(
+            isinstance(node, ast.Constant) and node.value == architecture for node in ast.walk(test)
+        ):
+            return body
+    return None
+
+
+def reads(body: list[ast.stmt], attribute: str) -> bool:
+    """Whether the branch is just `self.model.config.image_token_index = target...<attribute>`."""
+    wanted = f"self.model.config.image_token_index = target_model.config.{attribute}"
+    return len(body) == 1 and ast.unparse(body[0]) == wanted
+
+
+def _is_multimodal(sources: Sources, target: Target) -> bool:
+    return any(
+        site.name == "SupportsMultiModal"
+        for structure in target.structures
+        for site in bases(sources, structure.top)
+    )
+
+
+def inspect(sources: Sources, target: Target) -> Finding:
+    if not _is_multimodal(sources, target):
+        return Finding(NAME, State.NOT_APPLICABLE, detail="the target is text only")
+    loader = proposer.find(sources)
+    path, chain = loader.site.path, find_chain(loader.method)
+    if chain is None:
+        detail = "the image-token handler has a form this tool does not know"
+        return Finding(NAME, State.REFUSED, path, loader.method.lineno, detail)
+    attribute = ATTRIBUTES.get(target.architecture)
+    body = branch_for(chain, target.architecture)
+    if body is not None:
+        if attribute is None or reads(body, attribute):
+            detail = f"a branch for {target.architecture}"
+            return Finding(NAME, State.NATIVE, path, body[0].lineno, detail)
+        detail = f"the branch for {target.architecture} does not read {attribute}"
+        return Finding(NAME, State.REFUSED, path, body[0].lineno, detail)
+    if attribute is None:
+        detail = f"it is not known what {target.architecture}'s config calls its image token"
+        return Finding(NAME, State.REFUSED, path, chain.lineno, detail)
+    detail = f"no branch for {target.architecture}: it has {attribute}, not image_token_index"
+    return Finding(NAME, State.CLOSED, path, chain.lineno, detail)
+
+
+def edits(sources: Sources, target: Target) -> list[Edit]:
+    attribute = ATTRIBUTES.get(target.architecture)
+    if attribute is None:
+        return []
+    loader = proposer.find(sources)
+    arguments = {
+        "cls": loader.site.name,
+        "architecture": target.architecture,
+        "attribute": attribute,
+    }
+    return [Edit(NAME, NAME, loader.site.path, (loader.site.name,), "image_token", arguments)]

@@ -1,0 +1,57 @@
+"""Tells, reading only, whether a run was cut off before it had changed all it meant to."""
+
+from __future__ import annotations
+
+import os
+
+from vllm_eagle3_patches import files
+from vllm_eagle3_patches.errors import WriteError
+from vllm_eagle3_patches.installation import Installation
+from vllm_eagle3_patches.receipt import RECEIPT, load
+from vllm_eagle3_patches.record import Record
+
+
+def interrupted(installation: Installation) -> str | None:
+    """What an interrupted run left here, in words; None where all is well.
+
+    Not for use inside a `Transaction`: its own lock would count as another run at work.
+
+    Raises:
+        IntegrityError: the receipt or RECORD is damaged.
+    """
+    found = left_over(installation)
+    if found is None:
+        return None
+    try:
+        fd = files.try_lock(installation.dist_info)
+    except WriteError:
+        return found
+    if fd is None:
+        return "another run of vllm-eagle3-patch is at work here"
+    try:
+        return left_over(installation)  # the run at work may have ended since
+    finally:
+        os.close(fd)
+
+
+def left_over(installation: Installation) -> str | None:
+    """As `interrupted`, but a run still at work counts too."""
+    receipt = load(installation.dist_info / RECEIPT)
+    if receipt is not None and receipt.pending:
+        names = ", ".join(entry.path for entry in receipt.pending if entry.path != RECEIPT)
+        return f"vllm-eagle3-patch {receipt.tool_version} was interrupted while changing {names}"
+    row = row_of(installation)
+    record = Record.read(installation.record_path)
+    if receipt is None and record.without_row(row) != record.data:
+        return f"a run was interrupted: RECORD lists {RECEIPT}, which is not there"
+    if receipt is not None and not record.owns(row):
+        return f"a run was interrupted: {RECEIPT} is there, but RECORD does not list it"
+    for path in (record.path, installation.dist_info / RECEIPT):
+        if os.path.lexists(files.temporary(path)):
+            return f"a run was interrupted: it left {files.temporary(path)}"
+    return None
+
+
+def row_of(installation: Installation) -> str:
+    """The path of the receipt in RECORD."""
+    return f"{installation.dist_info.name}/{RECEIPT}"

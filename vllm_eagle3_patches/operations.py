@@ -1,0 +1,392 @@
+"""check, apply, revert and diff as functions: everything the commands do but printing."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from vllm_eagle3_patches import __version__, plan
+from vllm_eagle3_patches.errors import IntegrityError, PatchError
+from vllm_eagle3_patches.gates import GATES, NAMES
+from vllm_eagle3_patches.gates.base import Finding, State
+from vllm_eagle3_patches.installation import Installation
+from vllm_eagle3_patches.receipt import RECEIPT, PatchedFile, Receipt, load
+from vllm_eagle3_patches.record import Record
+from vllm_eagle3_patches.sources import Sources, sha256
+from vllm_eagle3_patches.target import MODEL_TYPES, Request, Target, find
+from vllm_eagle3_patches.transaction import Transaction, interrupted, read_state
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a command found or did.
+
+    Attributes:
+        state: pristine, patched, interrupted, foreign or editable.
+        findings: one for each gate.
+        source: where the edits come from: series, codemod or none.
+        fingerprint: sha256 over every file the target's EAGLE-3 depends on.
+        changed: files that were changed (would be, in a dry run), relative.
+        problem: why the files cannot be trusted or changed, or None.
+        notes: sentences a person should read.
+    """
+
+    state: str
+    findings: tuple[Finding, ...] = ()
+    source: str = "none"
+    fingerprint: str = ""
+    changed: tuple[str, ...] = ()
+    problem: PatchError | None = None
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def exit(self) -> int:
+        if self.problem is not None:
+            return self.problem.exit
+        states = {finding.state for finding in self.findings}
+        return 3 if State.REFUSED in states else 1 if State.CLOSED in states else 0
+
+
+def _receipt(installation: Installation) -> Receipt | None:
+    return load(installation.dist_info / RECEIPT)
+
+
+def _pristine(installation: Installation, receipt: Receipt | None) -> Sources:
+    """The sources as they were installed: our originals over what lies there."""
+    files = receipt.files if receipt else ()
+    return Sources(installation.root, {file.path: file.original for file in files})
+
+
+def _disagreeing(installation: Installation, receipt: Receipt | None) -> list[str]:
+    """The files that are neither as we left them nor as they were installed."""
+    files = receipt.files if receipt else ()
+    return [
+        file.path
+        for file in files
+        if read_state(installation.path(file.path)).digest not in (file.after, file.before)
+    ]
+
+
+def _disagreement(installation: Installation, paths: list[str]) -> IntegrityError:
+    return IntegrityError(
+        f"changed by someone else since we patched it: {', '.join(paths)}",
+        where=installation.root,
+        next="`vllm-eagle3-patch revert --force` puts the originals back and keeps a copy of "
+        "the changed files; or reinstall vLLM",
+    )
+
+
+def foreign(installation: Installation, sources: Sources, paths: Iterable[str]) -> list[str]:
+    """The files whose bytes are not the ones RECORD says were installed; says why for each.
+
+    An editable installation has no such record: nothing is foreign there.
+
+    Raises:
+        IntegrityError: RECORD is missing or damaged.
+    """
+    if installation.editable:
+        return []
+    record = Record.read(installation.record_path)
+    found = []
+    for path in paths:
+        digest = record.sha256(path)
+        if digest is None:
+            found.append(f"{path} (RECORD has no hash for it)")
+        elif digest != sha256(sources.data(path)):
+            found.append(f"{path} (differs from RECORD)")
+    return found
+
+
+def _foreign_error(installation: Installation, files: list[str]) -> IntegrityError:
+    return IntegrityError(
+        f"not as vLLM {installation.version} installed it, and not ours: {', '.join(files)}",
+        where=installation.root,
+        next=f"pip install --force-reinstall --no-deps {installation.distribution}"
+        f"=={installation.version}; or, to edit the files as they are, apply --allow-modified",
+    )
+
+
+def _opened(
+    sources: Sources, target: Target, found: list[Finding], receipt: Receipt
+) -> list[Finding]:
+    """`native` becomes `open` for the gates whose edits the receipt says we made."""
+    ours = {
+        gate.NAME
+        for gate in GATES
+        for edit in gate.edits(sources, target)
+        if edit.name in receipt.edits and any(edit.path == f.path for f in receipt.files)
+    }
+    return [
+        replace(f, state=State.OPEN) if f.state is State.NATIVE and f.gate in ours else f
+        for f in found
+    ]
+
+
+# Files beside those the gates read on whose bytes EAGLE-3 depends: the runner that takes the aux
+# hidden states, and the drafter.
+DEPENDS = (
+    "vllm/v1/worker/gpu_model_runner.py",
+    "vllm/v1/spec_decode/eagle.py",
+    "vllm/model_executor/models/interfaces.py",
+    "vllm/model_executor/models/llama_eagle3.py",
+)
+
+
+def _fingerprint(sources: Sources) -> str:
+    for path in DEPENDS:
+        sources.exists(path)
+    return sources.fingerprint()
+
+
+def check(installation: Installation, wanted: Request, *, allow_modified: bool = False) -> Report:
+    """The state of every gate; writes nothing.
+
+    Raises:
+        PatchError: the target cannot be found, or receipt or RECORD cannot be read.
+    """
+    left = interrupted(installation)
+    if left is not None:
+        again = "run apply or revert: either first puts back what the interrupted run changed"
+        return Report(
+            "interrupted", problem=IntegrityError(left, where=installation.dist_info, next=again)
+        )
+    receipt = _receipt(installation)
+    current = Sources(installation.root)
+    target = find(current, wanted, installation.version)
+    changed = _disagreeing(installation, receipt)
+    if changed:
+        found = plan.findings(current, target)
+        problem: PatchError | None = _disagreement(installation, changed)
+        return Report("foreign", tuple(found), "none", _fingerprint(current), problem=problem)
+    pristine = _pristine(installation, receipt)
+    edits = plan.edits_for(pristine, target)
+    found = plan.verified(current, pristine, target, edits, installation.version)
+    notes: list[str] = []
+    problem = None
+    state = "patched" if receipt else "editable" if installation.editable else "pristine"
+    strange = foreign(installation, pristine, dict.fromkeys(e.path for e in edits))
+    if strange:
+        state = "foreign"
+        if any(f.state is State.CLOSED for f in found) and not allow_modified:
+            problem = _foreign_error(installation, strange)
+        else:
+            notes.append(f"not as installed: {', '.join(strange)}")
+    if receipt:
+        found = _opened(pristine, target, found, receipt)
+        notes += [
+            f"{file.path} is as it was installed again; apply patches it anew"
+            for file in receipt.files
+            if sha256(current.data(file.path)) == file.before
+        ]
+    source = receipt.source if receipt else "none"
+    return Report(state, tuple(found), source, _fingerprint(current), (), problem, tuple(notes))
+
+
+def _targets(
+    pristine: Sources, names: Iterable[str], wanted: Request | None, version: str
+) -> list[Target]:
+    requests = {name: Request(name, MODEL_TYPES.get(name)) for name in names}
+    if wanted is not None:
+        requests[wanted.architecture] = wanted
+    return [find(pristine, requests[name], version) for name in sorted(requests)]
+
+
+@dataclass(frozen=True)
+class _Desired:
+    """Where an installation is to go: file contents and receipt, planned from pristine files."""
+
+    contents: dict[str, bytes | PatchedFile]
+    receipt: Receipt | None
+    expected: dict[str, str | None]
+    source: str
+
+
+def _desired(
+    installation: Installation,
+    wanted: Request | None,
+    names: Iterable[str],
+    gates: Collection[str],
+    allow_modified: bool,
+) -> _Desired:
+    """The state with EAGLE-3 for `names` and `wanted`; for none of them, the pristine one."""
+    receipt = _receipt(installation)
+    changed = _disagreeing(installation, receipt)
+    if changed:
+        raise _disagreement(installation, changed)
+    pristine = _pristine(installation, receipt)
+    targets = _targets(pristine, names, wanted, installation.version)
+    made = plan.make(pristine, targets, installation.version, gates)
+    strange = foreign(installation, pristine, made.after)
+    if strange and not allow_modified:
+        raise _foreign_error(installation, strange)
+    before = {file.path: file for file in receipt.files} if receipt else {}
+    files = []
+    for path, data in sorted(made.after.items()):
+        known = before.get(path)
+        if known is not None:
+            files.append(replace(known, after=sha256(data)))
+            continue
+        now = read_state(installation.path(path))
+        original = pristine.data(path)
+        files.append(
+            PatchedFile(path, sha256(original), sha256(data), original, now.mode, now.link)
+        )
+    contents: dict[str, bytes | PatchedFile] = dict(made.after)
+    for path, known in before.items():
+        contents.setdefault(path, known)
+    expected: dict[str, str | None] = {
+        path: read_state(installation.path(path)).digest
+        if path in before
+        else sha256(pristine.data(path))
+        for path in contents
+    }
+    new = None
+    if files:
+        new = Receipt(
+            __version__,
+            installation.version,
+            installation.distribution,
+            tuple(target.architecture for target in targets),
+            "series" if made.source == "series" else "codemod",
+            tuple(sorted({edit.name for edit in made.edits})),
+            tuple(files),
+        )
+    return _Desired(contents, new, expected, made.source)
+
+
+def apply(
+    installation: Installation,
+    wanted: Request | Target,
+    *,
+    gates: Collection[str] = NAMES,
+    allow_modified: bool = False,
+    dry_run: bool = False,
+) -> Report:
+    """Opens the target's gates: all of `gates`, or nothing.
+
+    Raises:
+        PatchError: a gate is refused (exit 3), files are not as they should be (4), or they
+            cannot be written (6); nothing is changed then.
+    """
+    request = Request(wanted.architecture, wanted.model_type)
+    notes: list[str] = []
+    if dry_run:
+        left = interrupted(installation)
+        if left is not None:
+            raise IntegrityError(left, where=installation.dist_info, next="run apply or revert")
+        want = _desired(installation, request, _applied(installation), gates, allow_modified)
+        now = {p: read_state(installation.path(p)).digest for p in want.contents}
+        changed = [
+            p for p, c in want.contents.items() if isinstance(c, bytes) and sha256(c) != now[p]
+        ]
+        overlay = {p: c if isinstance(c, bytes) else c.original for p, c in want.contents.items()}
+    else:
+        with Transaction(installation) as transaction:
+            notes += transaction.recover()
+            want = _desired(installation, request, _applied(installation), gates, allow_modified)
+            changed = transaction.commit(want.contents, want.receipt, expected=want.expected)
+        overlay = {}
+    after = Sources(installation.root, overlay)
+    target = find(after, request, installation.version)
+    found = plan.findings(after, target)
+    if want.receipt:
+        pristine = Sources(installation.root, {f.path: f.original for f in want.receipt.files})
+        found = _opened(
+            pristine, find(pristine, request, installation.version), found, want.receipt
+        )
+    found = [f for f in found if f.gate in gates]
+    state = "patched" if want.receipt else "editable" if installation.editable else "pristine"
+    return Report(
+        state, tuple(found), want.source, _fingerprint(after), tuple(changed), None, tuple(notes)
+    )
+
+
+def _applied(installation: Installation) -> tuple[str, ...]:
+    receipt = _receipt(installation)
+    return receipt.targets if receipt else ()
+
+
+def revert(
+    installation: Installation, wanted: Request | None = None, *, force: bool = False
+) -> Report:
+    """Back to the installed bytes: for one target, or with None for all.
+
+    Raises:
+        PatchError: a file is not as we left it (exit 4; with `force` a copy of it is kept aside
+            and the original restored), or something cannot be written (6).
+    """
+    notes: list[str] = []
+    with Transaction(installation) as transaction:
+        notes += transaction.recover()
+        receipt = _receipt(installation)
+        if receipt is None:
+            return Report(_bare_state(installation), notes=(*notes, "nothing of ours is applied"))
+        changed_by_others = _disagreeing(installation, receipt)
+        if changed_by_others and not force:
+            raise _disagreement(installation, changed_by_others)
+        if wanted is not None and wanted.architecture not in receipt.targets:
+            return Report("patched", notes=(*notes, f"{wanted.architecture} is not applied"))
+        rest = [n for n in receipt.targets if wanted is not None and n != wanted.architecture]
+        if rest and not changed_by_others:
+            want = _desired(installation, None, rest, NAMES, True)
+            changed = transaction.commit(want.contents, want.receipt, expected=want.expected)
+        else:
+            notes += [_keep(installation, path) for path in changed_by_others]
+            expected = {f.path: read_state(installation.path(f.path)).digest for f in receipt.files}
+            changed = transaction.commit(
+                {file.path: file for file in receipt.files}, None, expected=expected
+            )
+    state = "patched" if rest and not changed_by_others else _bare_state(installation)
+    return Report(state, changed=tuple(changed), notes=tuple(notes))
+
+
+def _bare_state(installation: Installation) -> str:
+    return "editable" if installation.editable else "pristine"
+
+
+def _keep(installation: Installation, path: str) -> str:
+    """A copy of a changed file in the user's state folder, outside the package."""
+    base = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+    data = read_state(installation.path(path)).data
+    if data is None:
+        return f"{path} was missing"
+    kept = base / "vllm-eagle3-patch" / f"{sha256(data)[:12]}-{path.replace('/', '.')}"
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    kept.write_bytes(data)
+    return f"kept the changed {path} as {kept}"
+
+
+def diff(installation: Installation, wanted: Request, *, allow_modified: bool = False) -> str:
+    """The unified diff from the installed bytes to EAGLE-3 for the target and those applied.
+
+    Raises:
+        PatchError: as `apply`.
+    """
+    left = interrupted(installation)
+    if left is not None:
+        raise IntegrityError(left, where=installation.dist_info, next="run apply or revert")
+    want = _desired(installation, wanted, _applied(installation), NAMES, allow_modified)
+    pristine = _pristine(installation, _receipt(installation))
+    return "".join(
+        unified(path, pristine.data(path), content)
+        for path, content in sorted(want.contents.items())
+        if isinstance(content, bytes)
+    )
+
+
+def unified(path: str, before: bytes, after: bytes) -> str:
+    """A unified diff with `a/` and `b/` in front of the path, line ends as in the file."""
+    # Split at "\n" only: form feeds and lone carriage returns are part of a line for `patch`.
+    old, new = (data.decode().split("\n") for data in (before, after))
+    lines = difflib.unified_diff(
+        [f"{line}\n" for line in old[:-1]] + ([old[-1]] if old[-1] else []),
+        [f"{line}\n" for line in new[:-1]] + ([new[-1]] if new[-1] else []),
+        f"a/{path}",
+        f"b/{path}",
+    )
+    return "".join(
+        line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines
+    )

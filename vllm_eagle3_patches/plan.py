@@ -1,0 +1,147 @@
+"""What is to be written: findings on the installed source, edits, and the proven new bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from vllm_eagle3_patches import proofs, series
+from vllm_eagle3_patches.errors import RefusedError
+from vllm_eagle3_patches.gates import GATES, NAMES
+from vllm_eagle3_patches.gates.base import Edit, Finding, Gate, State
+from vllm_eagle3_patches.sources import Sources, decode, encode
+from vllm_eagle3_patches.target import Target
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The edits for some targets, and what the pristine files become.
+
+    Attributes:
+        source: "series", "codemod", or "none" where there is nothing to change.
+        edits: in the order of the gates.
+        after: path -> new bytes, for each file that changes.
+    """
+
+    source: str
+    edits: tuple[Edit, ...]
+    after: dict[str, bytes]
+
+
+def _inspect(gate: Gate, sources: Sources, target: Target) -> Finding:
+    try:
+        return gate.inspect(sources, target)
+    except RefusedError as error:
+        return Finding(gate.NAME, State.REFUSED, detail=f"{error.what} ({error.where})")
+
+
+def findings(sources: Sources, target: Target) -> list[Finding]:
+    """Each gate's state as the source has it; `closed` only says that it does not hold."""
+    return [_inspect(gate, sources, target) for gate in GATES]
+
+
+def edits_for(sources: Sources, target: Target, gates: Collection[str] = NAMES) -> list[Edit]:
+    """The edits of the closed gates among `gates`."""
+    return [
+        edit
+        for gate in GATES
+        if gate.NAME in gates and _inspect(gate, sources, target).state is State.CLOSED
+        for edit in gate.edits(sources, target)
+    ]
+
+
+def verified(
+    current: Sources, pristine: Sources, target: Target, edits: list[Edit], hint: str
+) -> list[Finding]:
+    """The current findings, `closed` only where we know how to open the gate, else `refused`.
+
+    `edits` are those that the pristine sources need.
+    """
+    found = findings(current, target)
+    if State.CLOSED not in {f.state for f in found} or series.find(pristine, edits, hint):
+        return found
+    refused = _refusals(pristine, edits)
+    return [
+        replace(f, state=State.REFUSED, detail=refused[f.gate])
+        if f.state is State.CLOSED and f.gate in refused
+        else f
+        for f in found
+    ]
+
+
+def _refusals(sources: Sources, edits: Iterable[Edit]) -> dict[str, str]:
+    """Gate -> why its edit cannot be made, by trying each edit on its own."""
+    from vllm_eagle3_patches import codemods
+
+    refused: dict[str, str] = {}
+    for edit in edits:
+        try:
+            codemods.apply(decode(sources.data(edit.path), edit.path), [edit], edit.path)
+        except RefusedError as error:
+            refused.setdefault(edit.gate, error.what)
+    return refused
+
+
+def make(
+    sources: Sources, targets: Sequence[Target], hint: str, gates: Collection[str] = NAMES
+) -> Plan:
+    """The plan that opens `gates` for all targets, starting from pristine `sources`.
+
+    Raises:
+        RefusedError: a gate is refused for a target, or a proof fails.
+    """
+    edits: list[Edit] = []
+    for gate in (g for g in GATES if g.NAME in gates):
+        for target in sorted(targets, key=lambda t: t.architecture):
+            finding = _inspect(gate, sources, target)
+            if finding.state is State.REFUSED:
+                raise _refusal(finding)
+            if finding.state is State.CLOSED:
+                edits += [e for e in gate.edits(sources, target) if e not in edits]
+    if not edits:
+        return Plan("none", (), {})
+    pinned = series.find(sources, edits, hint)
+    after = pinned.apply(sources, edits) if pinned else _by_codemods(sources, edits)
+    for path, data in after.items():
+        proofs.compiles(path, data)
+    _gates_hold(sources.with_overlay(after), targets, gates)
+    return Plan("series" if pinned else "codemod", tuple(edits), after)
+
+
+def _by_codemods(sources: Sources, edits: Sequence[Edit]) -> dict[str, bytes]:
+    from vllm_eagle3_patches import codemods
+
+    after = {}
+    for path in dict.fromkeys(edit.path for edit in edits):
+        before = sources.data(path)
+        own = [edit for edit in edits if edit.path == path]
+        new = encode(codemods.apply(decode(before, path), own, path), like=before)
+        if new != before:
+            after[path] = new
+            proofs.codemods_settled(path, before, new, own)
+    return after
+
+
+def _gates_hold(sources: Sources, targets: Iterable[Target], gates: Collection[str]) -> None:
+    """Every gate asked for passes on the new bytes; the classes are looked up in them again."""
+    from vllm_eagle3_patches.target import Request, find
+
+    for target in targets:
+        again = find(sources, Request(target.architecture, target.model_type), "")
+        for gate in (g for g in GATES if g.NAME in gates):
+            finding = _inspect(gate, sources, again)
+            if not finding.state.passes:
+                raise RefusedError(
+                    f"gate {finding.gate} would still be {finding.state.value} after the edits: "
+                    f"{finding.detail}",
+                    where=finding.file,
+                )
+
+
+def _refusal(finding: Finding) -> RefusedError:
+    place = f"{finding.file}:{finding.line}" if finding.line else finding.file
+    return RefusedError(
+        f"gate {finding.gate} is refused: {finding.detail}",
+        where=place,
+        next="nothing was changed; if this is a fork or a newer vLLM, report it with this message",
+    )

@@ -1,0 +1,222 @@
+"""The installed package as text: bytes, syntax trees and classes, each read once.
+
+Nothing of vLLM is imported.  Every file that was read is remembered, so that the fingerprint
+of a target covers exactly the files its verdict depends on.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from vllm_eagle3_patches.errors import IntegrityError, RefusedError
+
+BOM = b"\xef\xbb\xbf"
+
+
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def decode(data: bytes, path: str) -> str:
+    """UTF-8 source text without its byte-order mark; line ends stay as they are.
+
+    Raises:
+        RefusedError: the bytes are not UTF-8.
+    """
+    try:
+        return data.removeprefix(BOM).decode()
+    except UnicodeDecodeError as error:
+        raise RefusedError(f"not UTF-8 text: {error}", where=path) from None
+
+
+def encode(text: str, like: bytes) -> bytes:
+    """The bytes of `text`, with a byte-order mark if `like` has one."""
+    return (BOM if like.startswith(BOM) else b"") + text.encode()
+
+
+class Sources:
+    """A read-only view of `vllm/...` under one root, with some files replaced by other bytes."""
+
+    def __init__(self, root: Path, overlay: Mapping[str, bytes] | None = None) -> None:
+        self.root = root
+        self.overlay = dict(overlay or {})
+        self._data: dict[str, bytes | None] = {}
+        self._trees: dict[str, ast.Module] = {}
+
+    def with_overlay(self, overlay: Mapping[str, bytes]) -> Sources:
+        return Sources(self.root, {**self.overlay, **overlay})
+
+    def _read(self, path: str) -> bytes | None:
+        if path not in self._data:
+            if path in self.overlay:
+                self._data[path] = self.overlay[path]
+            else:
+                try:
+                    self._data[path] = (self.root / path).read_bytes()
+                except (FileNotFoundError, NotADirectoryError):
+                    self._data[path] = None
+                except OSError as error:
+                    raise IntegrityError(
+                        f"cannot be read: {error.strerror}", where=self.root / path
+                    ) from None
+        return self._data[path]
+
+    def exists(self, path: str) -> bool:
+        return self._read(path) is not None
+
+    def data(self, path: str) -> bytes:
+        """The file's bytes.
+
+        Raises:
+            IntegrityError: it is missing or cannot be read.
+        """
+        data = self._read(path)
+        if data is None:
+            raise IntegrityError(
+                "the file is missing from the installed vLLM",
+                where=self.root / path,
+                next="reinstall this vLLM version, then run the command again",
+            )
+        return data
+
+    def tree(self, path: str) -> ast.Module:
+        """The file's syntax tree.
+
+        Raises:
+            RefusedError: it is not valid Python.
+        """
+        if path not in self._trees:
+            try:
+                self._trees[path] = ast.parse(decode(self.data(path), path))
+            except (SyntaxError, ValueError, RecursionError) as error:
+                line = getattr(error, "lineno", None)
+                raise RefusedError(
+                    f"not valid Python: {error.msg if isinstance(error, SyntaxError) else error}",
+                    where=f"{self.root / path}:{line}" if line else self.root / path,
+                    next="reinstall this vLLM version, then run the command again",
+                ) from None
+        return self._trees[path]
+
+    def fingerprint(self) -> str:
+        """One sha256 over the name and bytes of every file read so far, missing ones included."""
+        total = hashlib.sha256()
+        for path in sorted(self._data):
+            data = self._data[path]
+            total.update(f"{sha256(data) if data is not None else '-'}  {path}\n".encode())
+        return total.hexdigest()
+
+
+class ClassSite:
+    """A class definition and the file it stands in."""
+
+    def __init__(self, path: str, node: ast.ClassDef) -> None:
+        self.path = path
+        self.node = node
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+    @property
+    def line(self) -> int:
+        return self.node.lineno
+
+    def method(self, name: str) -> ast.FunctionDef | None:
+        for statement in self.node.body:
+            if isinstance(statement, ast.FunctionDef) and statement.name == name:
+                return statement
+        return None
+
+    def attribute(self, name: str) -> ast.expr | None:
+        """The value given to a class attribute in the class body."""
+        for statement in self.node.body:
+            if isinstance(statement, ast.Assign):
+                names = [t.id for t in statement.targets if isinstance(t, ast.Name)]
+                if name in names:
+                    return statement.value
+            elif (
+                isinstance(statement, ast.AnnAssign)
+                and isinstance(statement.target, ast.Name)
+                and statement.target.id == name
+            ):
+                return statement.value
+        return None
+
+
+def module_path(sources: Sources, dotted: str) -> str | None:
+    """`vllm.a.b` -> `vllm/a/b.py` or `vllm/a/b/__init__.py`, whichever is installed."""
+    if not dotted.startswith("vllm"):
+        return None
+    stem = dotted.replace(".", "/")
+    for path in (f"{stem}.py", f"{stem}/__init__.py"):
+        if sources.exists(path):
+            return path
+    return None
+
+
+def _absolute(path: str, node: ast.ImportFrom) -> str:
+    """The dotted module an import names, relative imports resolved against `path`."""
+    if not node.level:
+        return node.module or ""
+    package = path.split("/")[: -node.level]
+    return ".".join([*package, *([node.module] if node.module else [])])
+
+
+def statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """The statements of a module, those under a top-level `if` or `try` included."""
+    for statement in body:
+        yield statement
+        if isinstance(statement, ast.If):
+            yield from statements(statement.body)
+            yield from statements(statement.orelse)
+        elif isinstance(statement, ast.Try):
+            yield from statements(statement.body)
+
+
+def find_classes(sources: Sources, path: str, name: str) -> list[ClassSite]:
+    """Every class `name` may stand for in module `path`; more than one where a platform decides.
+
+    Follows imports within vLLM, e.g. `vllm/models/deepseek_v32/__init__.py` (0.28.0 on), which
+    imports the class from an `nvidia`, an `amd` or the generic module.
+    """
+    found: dict[tuple[str, str], ClassSite] = {}
+    seen: set[tuple[str, str]] = set()
+
+    def look(path: str, name: str) -> None:
+        if (path, name) in seen:
+            return
+        seen.add((path, name))
+        for statement in statements(sources.tree(path).body):
+            if isinstance(statement, ast.ClassDef) and statement.name == name:
+                found[path, name] = ClassSite(path, statement)
+            elif isinstance(statement, ast.ImportFrom):
+                for alias in statement.names:
+                    if (alias.asname or alias.name) == name:
+                        origin = module_path(sources, _absolute(path, statement))
+                        if origin is not None:
+                            look(origin, alias.name)
+
+    look(path, name)
+    return list(found.values())
+
+
+def bases(sources: Sources, site: ClassSite) -> list[ClassSite]:
+    """The class and all its bases that are defined in vLLM, nearest first, each once."""
+    order: list[ClassSite] = []
+
+    def visit(site: ClassSite) -> None:
+        if any(site.path == s.path and site.name == s.name for s in order):
+            return
+        order.append(site)
+        for base in site.node.bases:
+            if isinstance(base, ast.Subscript):
+                base = base.value
+            if isinstance(base, ast.Name):
+                for parent in find_classes(sources, site.path, base.id):
+                    visit(parent)
+
+    visit(site)
+    return order

@@ -1,0 +1,189 @@
+"""The target: the model that is to get EAGLE-3."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from vllm_eagle3_patches import registry
+from vllm_eagle3_patches.errors import RefusedError, UsageError
+from vllm_eagle3_patches.installation import Installation
+from vllm_eagle3_patches.sources import Sources
+from vllm_eagle3_patches.structure import Structure, of_class
+
+KIMI_K25 = "KimiK25ForConditionalGeneration"
+INTERFACES = "vllm/model_executor/models/interfaces.py"
+
+# Architecture -> the model_type of its `hf_text_config`, where a name alone has to do.
+# Kimi-K2.5: `text_config.model_type` of the published config.json.
+MODEL_TYPES = {
+    KIMI_K25: "kimi_k2",
+    "DeepseekV2ForCausalLM": "deepseek_v2",
+    "DeepseekV3ForCausalLM": "deepseek_v3",
+    "DeepseekV32ForCausalLM": "deepseek_v32",
+}
+# config.json without `architectures`: model_type -> architecture.
+ARCHITECTURES = {
+    "kimi_k25": KIMI_K25,
+    "kimi_k2": "DeepseekV3ForCausalLM",
+    "deepseek_v2": "DeepseekV2ForCausalLM",
+    "deepseek_v3": "DeepseekV3ForCausalLM",
+    "deepseek_v32": "DeepseekV32ForCausalLM",
+}
+# The release from which upstream has EAGLE-3 for these targets (their classes in 0.18.0 inherit
+# SupportsEagle3); only for messages, the source decides.
+NATIVE_SINCE = dict.fromkeys(MODEL_TYPES, "0.18.0")
+MAX_CONFIG = 16 * 1024 * 1024  # bytes; published config.json files are below 100 kB
+
+
+@dataclass(frozen=True)
+class Target:
+    """A model as the installed vLLM knows it.
+
+    Attributes:
+        architecture: the name in vLLM's registry.
+        model_type: of the `hf_text_config`; None where only a name was given and it is not known.
+        structures: how it is built; more than one where the platform chooses between files.
+    """
+
+    architecture: str
+    model_type: str | None
+    structures: tuple[Structure, ...]
+
+    @property
+    def is_wrapper(self) -> bool:
+        return any(structure.is_wrapper for structure in self.structures)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user named, before it is looked up in the installed vLLM."""
+
+    architecture: str
+    model_type: str | None
+
+
+def _from_config(path: Path) -> Request:
+    try:
+        size = path.stat().st_size
+        if size > MAX_CONFIG:
+            raise UsageError(f"config.json is {size} bytes; no model's is that large", where=path)
+        config = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise UsageError("there is no config.json in this folder", where=path) from None
+    except OSError as error:
+        raise UsageError(f"config.json cannot be read: {error.strerror}", where=path) from None
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"config.json is not JSON: {error}", where=path) from None
+    if not isinstance(config, dict):
+        raise UsageError("config.json is not a JSON object", where=path)
+    text = config.get("text_config")
+    text_type = text.get("model_type") if isinstance(text, dict) else None
+    own_type = config.get("model_type")
+    model_type = next((t for t in (text_type, own_type) if isinstance(t, str)), None)
+    names = config.get("architectures")
+    if isinstance(names, list) and names and isinstance(names[0], str):
+        return Request(names[0], model_type)
+    architecture = ARCHITECTURES.get(own_type) if isinstance(own_type, str) else None
+    if architecture is None:
+        raise UsageError(
+            f"config.json has no `architectures`, and its model_type {own_type!r} does not tell "
+            "which one it is",
+            where=path,
+            next="name the architecture: --model DeepseekV3ForCausalLM",
+        )
+    return Request(architecture, model_type)
+
+
+def _hub_snapshot(name: str) -> Path | None:
+    """The folder of a Hugging Face id in the local cache, or None.
+
+    Layout: `<hub>/models--ORG--NAME/{refs/main, snapshots/<revision>/}` (huggingface_hub).
+    """
+    home = Path(os.environ.get("HF_HOME", Path.home() / ".cache" / "huggingface"))
+    hub = Path(os.environ.get("HF_HUB_CACHE", home / "hub"))
+    folder = hub / ("models--" + name.replace("/", "--"))
+    try:
+        revision = (folder / "refs" / "main").read_text().strip()
+    except (OSError, UnicodeDecodeError):
+        return None
+    snapshot = folder / "snapshots" / revision
+    return snapshot if snapshot.is_dir() else None
+
+
+def request(model: str | None) -> Request:
+    """What `--model` asks for: a folder with config.json, a cached Hugging Face id, or a name.
+
+    Raises:
+        UsageError: the folder or its config.json cannot be used, or the id is not in the cache.
+    """
+    if model is None:
+        return Request(KIMI_K25, MODEL_TYPES[KIMI_K25])
+    path = Path(model)
+    if path.is_dir():
+        return _from_config(path / "config.json")
+    if model.isidentifier():
+        return Request(model, MODEL_TYPES.get(model))
+    if path.is_file() or model.startswith((".", "/", "~")) or model.count("/") != 1:
+        raise UsageError(
+            "--model wants a folder with config.json, a cached Hugging Face id, or an architecture",
+            where=model,
+        )
+    snapshot = _hub_snapshot(model)
+    if snapshot is None:
+        raise UsageError(
+            f"{model} is neither a folder nor a model in the local Hugging Face cache",
+            next="fetch its config.json into a folder and give that, or name the architecture: "
+            "--model DeepseekV3ForCausalLM",
+        )
+    return _from_config(snapshot / "config.json")
+
+
+def find(sources: Sources, wanted: Request, version: str) -> Target:
+    """The target in the installed vLLM; `version` is only for messages.
+
+    Raises:
+        UsageError: no vLLM release this tool knows has such an architecture.
+        RefusedError: this vLLM is too old for EAGLE-3 or for the model, or its classes are not
+            recognised.
+    """
+    if not any(
+        getattr(statement, "name", None) == "SupportsEagle3"
+        for statement in sources.tree(INTERFACES).body
+    ):
+        raise RefusedError(
+            f"vLLM {version} has no SupportsEagle3 interface (0.10.1 brought it), so there is "
+            "nothing to open",
+            where=INTERFACES,
+            next="install vLLM 0.10.1 or newer (DeepSeek), 0.15.0 or newer (Kimi-K2.5)",
+        )
+    entries = registry.read(sources)
+    entry = entries.get(wanted.architecture)
+    if entry is None:
+        if wanted.architecture == KIMI_K25:
+            raise RefusedError(
+                f"Kimi-K2.5 is not in vLLM {version}: 0.15.0 brought {KIMI_K25}",
+                where=registry.PATH,
+                next="for text-only Kimi-K2 and DeepSeek-V3: --model DeepseekV3ForCausalLM",
+            )
+        if wanted.architecture in MODEL_TYPES:
+            raise RefusedError(
+                f"{wanted.architecture} is not in vLLM {version}", where=registry.PATH
+            )
+        from difflib import get_close_matches
+
+        close = get_close_matches(wanted.architecture, entries, n=3)
+        raise UsageError(
+            f"vLLM {version} knows no architecture {wanted.architecture!r}",
+            where=registry.PATH,
+            next=f"did you mean {' or '.join(close)}?" if close else None,
+        )
+    structures = tuple(of_class(sources, site) for site in registry.classes(sources, entry))
+    return Target(wanted.architecture, wanted.model_type, structures)
+
+
+def resolve(installation: Installation, model: str | None = None) -> Target:
+    """`find` for the files as they lie in the installation."""
+    return find(Sources(installation.root), request(model), installation.version)
