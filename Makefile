@@ -3,7 +3,7 @@
 PYTHON3 ?= python3
 PYTHON := .venv/bin/python
 
-.PHONY: setup test lint patches bench clean
+.PHONY: setup test lint patches docs bench clean
 .DEFAULT_GOAL := test
 
 .venv/.made: pyproject.toml
@@ -24,6 +24,9 @@ test: lint
 
 patches: setup
 	$(PYTHON) tools/make_patches.py
+
+docs: setup
+	$(PYTHON) tools/make_docs.py
 
 bench: setup
 	$(PYTHON) benchmarks/bench.py
