@@ -23,20 +23,8 @@ from vllm_eagle3_patches.sources import Sources, sha256  # noqa: E402
 
 DEEPSEEK = "DeepseekV3ForCausalLM"
 VERSIONS = [
-    "0.10.1.1",
-    "0.10.2",
-    "0.11.0",
-    "0.11.1",
-    "0.11.2",
-    "0.12.0",
-    "0.13.0",
-    "0.14.0",
-    "0.14.1",
-    "0.15.0",
-    "0.15.1",
-    "0.16.0",
-    "0.17.0",
-    "0.17.1",
+    *("0.10.1.1", "0.10.2", "0.11.0", "0.11.1", "0.11.2", "0.12.0", "0.13.0", "0.14.0", "0.14.1"),
+    *("0.15.0", "0.15.1", "0.16.0", "0.17.0", "0.17.1"),
 ]
 
 # What each edit does and why, for the DEP-3 header; and where users met the closed gate.
