@@ -5,14 +5,14 @@ An unchecked-hash .pyc always does; one with a timestamp does when size and mtim
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
-from vllm_eagle3_patches.errors import WriteError
+from vllm_eagle3_patches.files import delete, naming
 
 
 def remove(source: Path) -> None:
@@ -27,19 +27,16 @@ def remove(source: Path) -> None:
         return
     # As `importlib.util.cache_from_source` names it: one tag without a dot, then perhaps a level.
     # pytest's tag ends in its version, which has dots.
-    name = re.compile(
-        re.escape(source.stem) + r"\.[^.]+?(-pytest-\d[^./-]*(\.\d[^./-]*)*)?(\.opt-[^./]+)?\.pyc"
-    )
+    name = re.compile(re.escape(source.stem) + r"\.[^.]+?(-pytest-\d[^-]*)?(\.opt-[^.]+)?\.pyc")
     _delete(source.with_suffix(".pyc"))
     for folder in _folders(source):
-        try:
-            found = [entry for entry in folder.iterdir() if name.fullmatch(entry.name)]
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        except OSError as error:
-            raise _stale(folder, "the bytecode in it cannot be listed", error) from error
-        for entry in found:
-            _delete(entry)
+        with (
+            naming(folder, "may hold bytecode of a changed module, and cannot be listed"),
+            suppress(FileNotFoundError, NotADirectoryError),
+        ):
+            for entry in list(folder.iterdir()):
+                if name.fullmatch(entry.name):
+                    _delete(entry)
 
 
 def _folders(source: Path) -> Iterator[Path]:
@@ -54,17 +51,6 @@ def _folders(source: Path) -> Iterator[Path]:
 
 
 def _delete(path: Path) -> None:
-    try:
-        path.unlink(missing_ok=True)
-    except OSError as error:
-        if error.errno in (errno.EISDIR, errno.EPERM) and path.is_dir() and not path.is_symlink():
-            return  # no module is loaded from a folder of that name
-        raise _stale(path, "this bytecode of a changed module cannot be deleted", error) from error
-
-
-def _stale(path: Path, what: str, error: OSError) -> WriteError:
-    return WriteError(
-        f"{what}: {error.strerror}; it would run in place of the source",
-        where=path,
-        next="run as a user who may delete it",
-    )
+    if path.is_dir() and not path.is_symlink():
+        return  # no module is loaded from a folder of that name
+    delete(path, "is bytecode that would run in place of its source, and cannot be removed")

@@ -56,7 +56,7 @@ def read_state(path: Path) -> State:
         IntegrityError: what lies there is not a file.
         WriteError: it cannot be read.
     """
-    with _naming(path, "read"):
+    with naming(path, "cannot be read"):
         link = os.readlink(path) if os.path.islink(path) else None
         try:
             mode = os.stat(path).st_mode
@@ -91,7 +91,7 @@ def stage(path: Path, state: State) -> None:
         WriteError: it cannot be written.
     """
     staged = temporary(path)
-    with _naming(path, "written"):
+    with naming(path, "cannot be written"):
         discard(path)
         if state.link is not None:
             os.symlink(state.link, staged)
@@ -116,10 +116,9 @@ def place(path: Path, state: State) -> None:
     Raises:
         WriteError: the folder does not let it.
     """
-    with _naming(path, "replaced"):
+    with naming(path, "cannot be replaced"):
         if state.data is None and state.link is None:
-            with suppress(FileNotFoundError):
-                os.unlink(path)
+            delete(path)
         else:
             os.replace(temporary(path), path)
 
@@ -132,14 +131,19 @@ def put(path: Path, state: State) -> None:
 
 
 def discard(path: Path) -> bool:
-    """Whether something was staged for `path`; it is gone now.
+    """Whether something was staged for `path`; it is gone now. Raises WriteError as `delete`."""
+    return delete(temporary(path))
+
+
+def delete(path: Path, what: str = "cannot be removed") -> bool:
+    """Whether there was such a file; it is gone now.
 
     Raises:
-        WriteError: it cannot be removed.
+        WriteError: it cannot be removed; in words, `what`.
     """
-    with _naming(temporary(path), "removed"):
+    with naming(path, what):
         try:
-            os.unlink(temporary(path))
+            os.unlink(path)
         except FileNotFoundError:
             return False
         return True
@@ -152,7 +156,7 @@ def sync(folders: Iterable[Path]) -> None:
         WriteError: a disk fails.
     """
     for folder in sorted(set(folders)):
-        with _naming(folder, "synced"):
+        with naming(folder, "cannot be synced"):
             fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
             try:
                 os.fsync(fd)
@@ -167,7 +171,7 @@ def check_writable(folders: Iterable[Path]) -> None:
     """Raises WriteError: this user may not write in one of them."""
     for folder in sorted(set(folders)):
         if not os.access(folder, os.W_OK | os.X_OK):
-            with _naming(folder, "written"):
+            with naming(folder, "cannot be written"):
                 read_only = os.statvfs(folder).f_flag & os.ST_RDONLY
                 number = errno.EROFS if read_only else errno.EACCES
                 raise OSError(number, os.strerror(number))
@@ -179,7 +183,7 @@ def try_lock(folder: Path) -> int | None:
     Raises:
         WriteError: the folder cannot be locked at all.
     """
-    with _naming(folder, "locked"):
+    with naming(folder, "cannot be locked"):
         fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -195,14 +199,14 @@ def try_lock(folder: Path) -> int | None:
 
 
 @contextmanager
-def _naming(path: Path, done: str) -> Iterator[None]:
-    """Turns an OSError into a WriteError that names the file."""
+def naming(path: Path, what: str) -> Iterator[None]:
+    """Turns an OSError into a WriteError that says which file it is, `what` of it, and why."""
     try:
         yield
     except OSError as error:
         name = errno.errorcode.get(error.errno or 0, "unknown")
         raise WriteError(
-            f"{path.name} cannot be {done}: {error.strerror or error} ({name})",
+            f"{path.name} {what}: {error.strerror or error} ({name})",
             where=path,
             next=_NEXT.get(error.errno or 0),
         ) from error

@@ -42,6 +42,16 @@ class _Change:
     before: State
     after: State
 
+    def make(self) -> bool:
+        """Whether there was anything to do."""
+        if self.before != self.after:
+            files.put(self.path, self.after)
+        return self.before != self.after
+
+    def pending(self) -> Pending:
+        before = self.before
+        return Pending(self.name, before.data, before.mode, before.link, self.after.digest)
+
 
 class Transaction:
     """`with Transaction(installation) as t:` holds the lock of the installation.
@@ -73,7 +83,8 @@ class Transaction:
 
     def __exit__(self, *_: object) -> None:
         if self._fd is not None:
-            os.close(self._fd)
+            with suppress(OSError):  # it is closed, and the lock free, all the same
+                os.close(self._fd)
             self._fd = None
 
     def recover(self) -> list[str]:
@@ -106,19 +117,20 @@ class Transaction:
             The names of the files that changed.
 
         Raises:
-            IntegrityError: a file is not as `expected`, an interrupted run is found, or the
-                receipt or RECORD is damaged.
+            IntegrityError: a file is not as `expected`, one patched before is neither restored
+                nor in the receipt, an interrupted run is found, or the receipt or RECORD is
+                damaged.
             WriteError: something cannot be written. All is as before, or the message says that
                 putting it back failed too, which the next `recover` then does.
-            ValueError: the arguments contradict each other, or would lose an original.
+            ValueError: the arguments contradict each other.
         """
         assert self._fd is not None, "commit belongs inside the with block"
         if (found := left_over(self._installation)) is not None:
             again = "run apply or revert: it first puts back what that run has changed"
             raise IntegrityError(found, where=self._dist_info, next=again)
         old = load(self._dist_info / RECEIPT)
-        _check_agreement(contents, old, receipt)
         changes = self._changes(contents, expected)
+        _check_agreement(contents, old, receipt)
         if not changes and _same(old, receipt):
             return []
         files.check_writable([self._dist_info, *(change.path.parent for change in changes)])
@@ -131,7 +143,9 @@ class Transaction:
     def _changes(
         self, contents: Mapping[str, bytes | PatchedFile], expected: Mapping[str, str | None]
     ) -> list[_Change]:
-        """Raises IntegrityError: a file is not as expected."""
+        """Raises IntegrityError: a file is not as expected; ValueError: one is not in there."""
+        if not contents.keys() <= expected.keys():
+            raise ValueError("a file in contents is not in expected")
         changes = []
         for name, digest in expected.items():
             path = self._installation.path(name)
@@ -144,8 +158,7 @@ class Transaction:
                 )
             content = contents.get(name, now.data)
             if isinstance(content, PatchedFile):
-                original = State(content.original, content.mode, content.link)
-                then = files.reachable(path, original)
+                then = files.reachable(path, State(content.original, content.mode, content.link))
             else:
                 then = now if content == now.data else State(content, now.mode)
             if then != now:
@@ -156,13 +169,11 @@ class Transaction:
         """The steps 1 to 6."""
         own = self._own_change(new)
         if changes or new is not None:
-            self._apply(self._row_change(listed=True))
-        mark = new or old
-        if changes and mark is not None:
-            pending = tuple(_pending(change) for change in (own, *changes))
+            self._row_change(listed=True).make()
+        if changes and (mark := new or old):
+            pending = tuple(change.pending() for change in (own, *changes))
             started = dump(replace(mark, files=(), pending=pending))
             files.put(own.path, State(started, own.before.mode))
-        # A row to be removed has been there, or step 1 has added it.
         row = [] if new is not None else [self._row_change(listed=False)]
         for change in (*changes, *row, own):
             files.stage(change.path, change.after)
@@ -180,15 +191,13 @@ class Transaction:
             files.sync([own.path.parent])
 
     def _undo(self, *, killed: bool) -> list[str]:
-        """As `recover`. After a kill the bytecode of every file pending goes, else only of those
-        put back."""
+        """As `recover`; but not after a kill, only the files put back lose their bytecode."""
         if left_over(self._installation) is None:
             return []
         receipt = load(self._dist_info / RECEIPT)
         pending = receipt.pending if receipt else ()
         before = next((entry for entry in pending if entry.path == RECEIPT), None)
         undone = [self._undoing(entry) for entry in pending if entry is not before]
-        changed = [change for change in undone if change.before != change.after]
         listed = receipt is not None if before is None else before.previous is not None
         row = self._row_change(listed=listed)
         files.check_writable([self._dist_info, *(change.path.parent for change in undone)])
@@ -197,15 +206,15 @@ class Transaction:
         for path in (row.path, self._dist_info / RECEIPT, *(change.path for change in undone)):
             if files.discard(path):
                 done.append(f"removed the temporary file {files.temporary(path)}")
-        for change in changed:
-            self._apply(change)
-            done.append(f"put back {change.path}")
-        for change in undone if killed else changed:
-            bytecode.remove(change.path)
+        for change in undone:
+            if changed := change.make():
+                done.append(f"put back {change.path}")
+            if changed or killed:
+                bytecode.remove(change.path)
         # A receipt that was not there goes first: RECORD may need the space.
         if before is not None and not listed:
             self._finish(State(None), done)
-        if self._apply(row):
+        if row.make():
             done.append(f"{'added' if listed else 'removed'} the row of {RECEIPT} in {row.path}")
         if before is not None and listed:
             self._finish(State(before.previous, before.mode, before.link), done)
@@ -263,17 +272,6 @@ class Transaction:
         now = read_state(path)
         return _Change("RECORD", path, now, now if data == now.data else State(data, now.mode))
 
-    def _apply(self, change: _Change) -> bool:
-        """Whether there was anything to do."""
-        if change.before != change.after:
-            files.put(change.path, change.after)
-        return change.before != change.after
-
-
-def _pending(change: _Change) -> Pending:
-    before = change.before
-    return Pending(change.name, before.data, before.mode, before.link, change.after.digest)
-
 
 def _same(old: Receipt | None, new: Receipt | None) -> bool:
     if old is None or new is None:
@@ -284,19 +282,19 @@ def _same(old: Receipt | None, new: Receipt | None) -> bool:
 def _check_agreement(
     contents: Mapping[str, bytes | PatchedFile], old: Receipt | None, new: Receipt | None
 ) -> None:
-    """Raises ValueError: `new` does not tell what `contents` does to the files."""
+    """Raises ValueError: `new` does not tell of `contents`; IntegrityError: nor of an original."""
     if contents and new is None and old is None:
         raise ValueError("a change needs a receipt")
     if new is not None and new.pending:
         raise ValueError("a receipt that is pending is not for the caller to write")
     originals = {file.path: file.before for file in old.files} if old else {}
     patched = {file.path: file.after for file in new.files} if new else {}
-    for name in {*contents, *originals, *patched}:
-        content = contents.get(name)
-        if content is None:
-            if name in originals and name not in patched:
-                raise ValueError(f"{name} would stay patched, and its original would be lost")
-            continue
+    for name in originals.keys() - patched.keys() - contents.keys():
+        raise IntegrityError(
+            f"{name} was patched by another run meanwhile; nothing was changed",
+            next="run the command again",
+        )
+    for name, content in contents.items():
         digest = content.before if isinstance(content, PatchedFile) else sha256(content)
-        if digest != patched.get(name, originals.get(name, digest)):
+        if digest != patched.get(name, originals.get(name)):
             raise ValueError(f"{name} would not be as the receipt says")
