@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
-from vllm_eagle3_patches import proofs, series
+from vllm_eagle3_patches import series
 from vllm_eagle3_patches.errors import RefusedError
 from vllm_eagle3_patches.gates import GATES, NAMES
 from vllm_eagle3_patches.gates.base import Edit, Finding, Gate, State
@@ -29,10 +30,18 @@ class Plan:
 
 
 def _inspect(gate: Gate, sources: Sources, target: Target) -> Finding:
+    return _inspect_once(gate.NAME, sources, target)
+
+
+@lru_cache(maxsize=64)  # a view of the sources does not change, and gates are asked repeatedly
+def _inspect_once(name: str, sources: Sources, target: Target) -> Finding:
+    gate = GATES[NAMES.index(name)]
     try:
         return gate.inspect(sources, target)
     except RefusedError as error:
         return Finding(gate.NAME, State.REFUSED, detail=f"{error.what} ({error.where})")
+    except RecursionError:
+        return Finding(gate.NAME, State.REFUSED, detail="a file is nested too deeply to be read")
 
 
 def findings(sources: Sources, target: Target) -> list[Finding]:
@@ -90,6 +99,8 @@ def make(
     Raises:
         RefusedError: a gate is refused for a target, or a proof fails.
     """
+    from vllm_eagle3_patches import proofs  # `check` does without them
+
     edits: list[Edit] = []
     for gate in (g for g in GATES if g.NAME in gates):
         for target in sorted(targets, key=lambda t: t.architecture):
@@ -109,7 +120,7 @@ def make(
 
 
 def _by_codemods(sources: Sources, edits: Sequence[Edit]) -> dict[str, bytes]:
-    from vllm_eagle3_patches import codemods
+    from vllm_eagle3_patches import codemods, proofs
 
     after = {}
     for path in dict.fromkeys(edit.path for edit in edits):

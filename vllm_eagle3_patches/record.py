@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import base64
 import csv
-import io
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 from vllm_eagle3_patches.errors import IntegrityError
@@ -45,6 +45,7 @@ class Record:
         return cls.parse(data, path)
 
     @classmethod
+    @lru_cache(maxsize=4)  # a command asks for the same bytes several times
     def parse(cls, data: bytes, path: Path) -> Record:
         """The RECORD with these bytes; blank lines in it count for nothing.
 
@@ -131,7 +132,8 @@ class Record:
 
 def _lines(data: bytes) -> list[str]:
     """Its lines with their ends, whichever of CRLF, LF and CR these are."""
-    return io.StringIO(data.decode(), newline="").readlines()
+    data.decode()  # names the bad byte, where there is one
+    return [line.decode() for line in data.splitlines(keepends=True)]
 
 
 def _end(line: str) -> str:

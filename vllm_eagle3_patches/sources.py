@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import hashlib
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 
 from vllm_eagle3_patches.errors import IntegrityError, RefusedError
@@ -35,6 +36,30 @@ def decode(data: bytes, path: str) -> str:
 def encode(text: str, like: bytes) -> bytes:
     """The bytes of `text`, with a byte-order mark if `like` has one."""
     return (BOM if like.startswith(BOM) else b"") + text.encode()
+
+
+def parse(data: bytes, path: str, root: Path) -> ast.Module:
+    """The syntax tree of the file `path` below `root`, which has these bytes.
+
+    Raises:
+        RefusedError: it is not valid Python.
+    """
+    decode(data, path)  # names the file, where its bytes are not text
+    try:
+        return shared_tree(data)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        line = getattr(error, "lineno", None)
+        raise RefusedError(
+            f"not valid Python: {getattr(error, 'msg', error) or 'nested too deeply'}",
+            where=f"{root / path}:{line}" if line else root / path,
+            next="reinstall this vLLM version, then run the command again",
+        ) from None
+
+
+@lru_cache(maxsize=64)
+def shared_tree(data: bytes) -> ast.Module:
+    """The syntax tree of a file with these bytes, which nobody may change."""
+    return ast.parse(decode(data, ""))
 
 
 class Sources:
@@ -83,22 +108,14 @@ class Sources:
         return data
 
     def tree(self, path: str) -> ast.Module:
-        """The file's syntax tree.
-
-        Raises:
-            RefusedError: it is not valid Python.
-        """
+        """The file's syntax tree; raises RefusedError as `parse` does."""
         if path not in self._trees:
-            try:
-                self._trees[path] = ast.parse(decode(self.data(path), path))
-            except (SyntaxError, ValueError, RecursionError) as error:
-                line = getattr(error, "lineno", None)
-                raise RefusedError(
-                    f"not valid Python: {error.msg if isinstance(error, SyntaxError) else error}",
-                    where=f"{self.root / path}:{line}" if line else self.root / path,
-                    next="reinstall this vLLM version, then run the command again",
-                ) from None
+            self._trees[path] = parse(self.data(path), path, self.root)
         return self._trees[path]
+
+    def asked_for(self) -> list[str]:
+        """Every path that was read, or looked for and not there."""
+        return sorted(self._data)
 
     def fingerprint(self) -> str:
         """One sha256 over the name and bytes of every file read so far, missing ones included."""
@@ -176,6 +193,20 @@ def statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
             yield from statements(statement.body)
 
 
+@lru_cache(maxsize=64)
+def _named(tree: ast.Module) -> dict[str, list[ast.ClassDef | tuple[ast.ImportFrom, str]]]:
+    """Name -> the classes and imports of the module that give it a meaning, in order; of an
+    import also what the name is called where it comes from."""
+    found: dict[str, list[ast.ClassDef | tuple[ast.ImportFrom, str]]] = {}
+    for statement in statements(tree.body):
+        if isinstance(statement, ast.ClassDef):
+            found.setdefault(statement.name, []).append(statement)
+        elif isinstance(statement, ast.ImportFrom):
+            for alias in statement.names:
+                found.setdefault(alias.asname or alias.name, []).append((statement, alias.name))
+    return found
+
+
 def find_classes(sources: Sources, path: str, name: str) -> list[ClassSite]:
     """Every class `name` may stand for in module `path`; more than one where a platform decides.
 
@@ -189,15 +220,14 @@ def find_classes(sources: Sources, path: str, name: str) -> list[ClassSite]:
         if (path, name) in seen:
             return
         seen.add((path, name))
-        for statement in statements(sources.tree(path).body):
-            if isinstance(statement, ast.ClassDef) and statement.name == name:
-                found[path, name] = ClassSite(path, statement)
-            elif isinstance(statement, ast.ImportFrom):
-                for alias in statement.names:
-                    if (alias.asname or alias.name) == name:
-                        origin = module_path(sources, _absolute(path, statement))
-                        if origin is not None:
-                            look(origin, alias.name)
+        for meaning in _named(sources.tree(path)).get(name, []):
+            if isinstance(meaning, ast.ClassDef):
+                found[path, name] = ClassSite(path, meaning)
+            else:
+                statement, original = meaning
+                origin = module_path(sources, _absolute(path, statement))
+                if origin is not None:
+                    look(origin, original)
 
     look(path, name)
     return list(found.values())

@@ -121,6 +121,8 @@ def request(model: str | None) -> Request:
     """
     if model is None:
         return Request(KIMI_K25, MODEL_TYPES[KIMI_K25])
+    if not model:
+        raise UsageError("--model is empty", next="leave it out for Kimi-K2.5, or name a model")
     path = Path(model)
     if path.is_dir():
         return _from_config(path / "config.json")

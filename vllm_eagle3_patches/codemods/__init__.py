@@ -22,8 +22,6 @@ def parse(source: str, path: str) -> cst.Module:
         return cst.parse_module(source)
     except cst.ParserSyntaxError as error:
         raise RefusedError(f"not valid Python: {error.message}", where=path) from None
-    except RecursionError:
-        raise RefusedError("nested too deeply to be parsed", where=path) from None
 
 
 def transform(module: cst.Module, edit: Edit) -> cst.Module:
@@ -42,8 +40,15 @@ def transform(module: cst.Module, edit: Edit) -> cst.Module:
 
 
 def apply(source: str, edits: Iterable[Edit], path: str) -> str:
-    """All edits of one file, in order; the text itself when none changes anything."""
-    module = parse(source, path)
-    for edit in edits:
-        module = transform(module, edit)
-    return module.code
+    """All edits of one file, in order; the text itself when none changes anything.
+
+    Raises:
+        RefusedError: as `parse` and `transform`.
+    """
+    try:
+        module = parse(source, path)
+        for edit in edits:
+            module = transform(module, edit)
+        return module.code
+    except RecursionError:
+        raise RefusedError("nested too deeply to be edited", where=path) from None

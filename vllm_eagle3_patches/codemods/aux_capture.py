@@ -15,6 +15,7 @@ import libcst as cst
 from vllm_eagle3_patches.codemods.syntax import (
     body_of,
     build,
+    code,
     edit_class,
     edit_method,
     insert_methods,
@@ -27,7 +28,7 @@ from vllm_eagle3_patches.codemods.syntax import (
     with_body,
 )
 from vllm_eagle3_patches.errors import RefusedError
-from vllm_eagle3_patches.gates.aux_capture import LAYERS, captures
+from vllm_eagle3_patches.gates.aux_capture import LAYERS, captures, layer_call
 
 ITERATIONS = (
     "islice(self.layers, self.start_layer, self.end_layer)",  # 0.10.2 on
@@ -62,7 +63,7 @@ for idx, layer in enumerate(
             else hidden_states + residual
         )
 """
-LAYER_CALL = "hidden_states, residual = layer"
+LAYER_RESULT = ("hidden_states", "residual")
 LAST = """
 if self.end_layer in self.aux_hidden_state_layers:
     aux_hidden_states.append(hidden_states + residual)
@@ -84,9 +85,11 @@ def _loop_at(body: Sequence[cst.BaseStatement]) -> int:
         raise RefusedError(f"the loop runs over `{plain(loop.target)}`, not `layer`")
     if plain(loop.iter) not in [ast.unparse(ast.parse(i)) for i in ITERATIONS]:
         raise RefusedError(f"the loop iterates `{plain(loop.iter)}`")
+    if "#" in code(loop.iter):
+        raise RefusedError("there are comments inside what the loop iterates")
     calls = body_of(loop)
-    if len(calls) != 1 or not plain(calls[0]).startswith(LAYER_CALL + "("):
-        raise RefusedError(f"the loop's body is not one `{LAYER_CALL}(...)`")
+    if len(calls) != 1 or layer_call(tree(calls[0])) != LAYER_RESULT:
+        raise RefusedError("the loop's body is not one `hidden_states, residual = layer(...)`")
     return loops[0]
 
 

@@ -31,8 +31,13 @@ def _names(node: cst.ImportFrom) -> list[str]:
 
 
 def bound(module: cst.Module, name: str) -> bool:
-    """Whether a top-level `from ... import name` is there."""
-    return any((node := _import_at(s)) is not None and name in _names(node) for s in module.body)
+    """Whether a top-level `from ... import name` is there, not `as` another name."""
+    return any(
+        code(alias.name) == name and alias.asname is None
+        for statement in module.body
+        if (node := _import_at(statement)) is not None
+        for alias in cast(Sequence[cst.ImportAlias], node.names)
+    )
 
 
 def add_beside(module: cst.Module, name: str, siblings: tuple[str, ...]) -> cst.Module:

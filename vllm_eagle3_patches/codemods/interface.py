@@ -39,8 +39,7 @@ def _with_base(cls: cst.ClassDef, name: str, indent: str) -> cst.ClassDef:
             cst.Arg(cst.Name(name), whitespace_after_arg=last.whitespace_after_arg),
         ]
         wider = cls.with_changes(bases=joined)
-        header = code(wider.with_changes(body=cst.SimpleStatementSuite([cst.Pass()])))
-        if max(map(len, header.removesuffix(" pass\n").splitlines())) <= WIDTH:
+        if max(map(len, _header(wider).splitlines())) <= WIDTH:
             return wider
     inner = cst.ParenthesizedWhitespace(indent=True, last_line=cst.SimpleWhitespace(indent))
     outer = cst.ParenthesizedWhitespace(indent=True)
@@ -54,6 +53,17 @@ def _with_base(cls: cst.ClassDef, name: str, indent: str) -> cst.ClassDef:
             for v in values
         ],
     )
+
+
+def _header(cls: cst.ClassDef) -> str:
+    """The text from `class` to the colon."""
+    bare = cls.with_changes(
+        leading_lines=[],
+        decorators=[],
+        lines_after_decorators=[],
+        body=cst.SimpleStatementSuite([cst.Pass()]),
+    )
+    return code(bare).removesuffix(" pass\n")
 
 
 def _comma(arg: cst.Arg) -> str:
@@ -70,8 +80,10 @@ def transform(module: cst.Module, cls: str, inner: str) -> cst.Module:
             return node
         if named or any(methods):
             raise RefusedError(f"{cls} has a part of {PROTOCOL} already")
-        if not node.bases or node.keywords or any("#" in code(base) for base in node.bases):
-            raise RefusedError(f"the header of class {cls} has no bases, keywords, or comments")
+        odd = node.keywords or any(base.star for base in node.bases) or "#" in _header(node)
+        if not node.bases or odd:
+            what = "no bases, or keywords, stars or comments among them"
+            raise RefusedError(f"the header of class {cls} has {what}")
         with_base = _with_base(node, PROTOCOL, module.default_indent)
         return insert_methods(with_base, "forward", DELEGATION.format(inner=inner), module)
 

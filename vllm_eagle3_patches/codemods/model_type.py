@@ -21,7 +21,8 @@ class _Extend(cst.CSTTransformer):
     ) -> cst.SimpleStatementLine:
         assign = original_node.body[0]
         if not (
-            isinstance(assign, cst.Assign)
+            len(original_node.body) == 1
+            and isinstance(assign, cst.Assign)
             and len(assign.targets) == 1
             and code(assign.targets[0].target) == self.name
             and isinstance(assign.value, cst.List)

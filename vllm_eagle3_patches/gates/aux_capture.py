@@ -9,17 +9,18 @@ from __future__ import annotations
 import ast
 
 from vllm_eagle3_patches.gates.base import Edit, Finding, State
-from vllm_eagle3_patches.sources import Sources
+from vllm_eagle3_patches.sources import ClassSite, Sources, bases
 from vllm_eagle3_patches.target import Target
 
 NAME = "aux-capture"
 LAYERS = "aux_hidden_state_layers"
 
 
-def _layer_call(statement: ast.stmt) -> tuple[str, str] | None:
+def layer_call(statement: ast.stmt) -> tuple[str, str] | None:
     """The names `h, r` of a statement `h, r = layer(...)`."""
     if (
         isinstance(statement, ast.Assign)
+        and len(statement.targets) == 1
         and isinstance(statement.value, ast.Call)
         and isinstance(statement.value.func, ast.Name)
         and statement.value.func.id == "layer"
@@ -55,7 +56,7 @@ def captures(forward: ast.FunctionDef) -> bool | None:
     for loop in ast.walk(forward):
         if not isinstance(loop, ast.For) or (index := _absolute_index(loop)) is None:
             continue
-        calls = [i for i, s in enumerate(loop.body) if _layer_call(s)]
+        calls = [i for i, s in enumerate(loop.body) if layer_call(s)]
         checks = [
             (i, s)
             for i, s in enumerate(loop.body)
@@ -63,7 +64,7 @@ def captures(forward: ast.FunctionDef) -> bool | None:
         ]
         if len(calls) != 1 or len(checks) != 1 or checks[0][0] > calls[0]:
             return False
-        names = _layer_call(loop.body[calls[0]])
+        names = layer_call(loop.body[calls[0]])
         assert names is not None
         return _takes_stream(checks[0][1], *names) and _returns_pair(forward, names[0])
     return False
@@ -91,6 +92,15 @@ def _returns_pair(forward: ast.FunctionDef, hidden: str) -> bool:
     )
 
 
+def _has_ids(sources: Sources, decoder: ClassSite) -> bool:
+    """Whether the class or a base sets `aux_hidden_state_layers`, in its body or `__init__`."""
+    return any(
+        owner.attribute(LAYERS) is not None
+        or f"attr='{LAYERS}', ctx=Store()" in ast.dump(owner.method("__init__") or ast.Pass())
+        for owner in bases(sources, decoder)
+    )
+
+
 def inspect(sources: Sources, target: Target) -> Finding:
     worst: Finding | None = None
     for structure in target.structures:
@@ -102,6 +112,9 @@ def inspect(sources: Sources, target: Target) -> Finding:
         verdict = captures(forward)
         if verdict is False:
             detail = f"{decoder.name}.forward captures aux hidden states in an unknown form"
+            return Finding(NAME, State.REFUSED, decoder.path, forward.lineno, detail)
+        if verdict and not _has_ids(sources, decoder):
+            detail = f"{decoder.name}.forward reads {LAYERS}, which nothing sets at first"
             return Finding(NAME, State.REFUSED, decoder.path, forward.lineno, detail)
         if verdict is None:
             detail = f"{decoder.name}.forward returns no aux hidden states"

@@ -7,9 +7,10 @@ the class must have both methods of its own; from 0.18.0 the protocol has defaul
 
 from __future__ import annotations
 
+from vllm_eagle3_patches.gates.aux_capture import captures
 from vllm_eagle3_patches.gates.base import Edit, Finding, State
-from vllm_eagle3_patches.sources import ClassSite, Sources, bases
-from vllm_eagle3_patches.target import Target
+from vllm_eagle3_patches.sources import ClassSite, Sources, bases, find_classes
+from vllm_eagle3_patches.target import INTERFACES, Target
 
 NAME = "interface"
 PROTOCOL = "SupportsEagle3"
@@ -40,12 +41,33 @@ def _classes(target: Target) -> list[ClassSite]:
     return list(found.values())
 
 
+def _obstacle(sources: Sources, target: Target) -> str | None:
+    """Why our methods would not work here, in words, or None."""
+    (protocol,) = find_classes(sources, INTERFACES, PROTOCOL)
+    if protocol.method(METHODS[1]) is None:
+        return f"{PROTOCOL} here is the one of 0.18.0 on, which this tool does not write"
+    for structure in target.structures:
+        decoder = structure.decoder
+        forward = decoder.method("forward")
+        if (
+            (structure.causal is None or _missing(sources, structure.causal))
+            and forward is not None
+            and captures(forward)
+            and not all(any(o.method(m) for o in bases(sources, decoder)) for m in METHODS)
+        ):
+            return f"{decoder.name} captures, but lacks the methods that ours delegate to"
+    return None
+
+
 def inspect(sources: Sources, target: Target) -> Finding:
     top = target.structures[0].top
     for site in reversed(_classes(target)):
         lack = _missing(sources, site)
         if lack is not None:
-            return Finding(NAME, State.CLOSED, site.path, site.line, lack)
+            obstacle = _obstacle(sources, target)
+            state = State.REFUSED if obstacle else State.CLOSED
+            detail = f"{lack}; {obstacle}" if obstacle else lack
+            return Finding(NAME, state, site.path, site.line, detail)
     return Finding(NAME, State.NATIVE, top.path, top.line, f"{top.name} is a {PROTOCOL}")
 
 
@@ -63,8 +85,6 @@ def edits(sources: Sources, target: Target) -> list[Edit]:
 
 
 def _causal_beside(sources: Sources, decoder: ClassSite) -> ClassSite:
-    from vllm_eagle3_patches.sources import find_classes
-
     name = decoder.name.removesuffix("Model") + "ForCausalLM"
     return find_classes(sources, decoder.path, name)[0]
 
