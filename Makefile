@@ -20,7 +20,7 @@ lint: setup
 	$(PYTHON) -m mypy
 
 test: lint
-	$(PYTHON) -m pytest tests --ignore=tests/engine
+	$(PYTHON) -m pytest tests --ignore=tests/engine --numprocesses 2
 
 patches: setup
 	$(PYTHON) tools/make_patches.py
