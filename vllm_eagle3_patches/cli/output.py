@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import shlex
 import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+from vllm_eagle3_patches import operations
 from vllm_eagle3_patches.errors import PatchError
 from vllm_eagle3_patches.gates.base import Finding, State
 from vllm_eagle3_patches.installation import Installation
 from vllm_eagle3_patches.operations import Report
 from vllm_eagle3_patches.target import Request
+
+if TYPE_CHECKING:
+    from vllm_eagle3_patches.preflight import Finding as Fault
 
 _COLOURS = {
     State.NATIVE: "32",
@@ -23,9 +30,15 @@ _COLOURS = {
 }
 
 
+def prepare() -> None:
+    """Lets a path be printed that the encoding of standard output has no characters for."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
 def coloured() -> bool:
     """Colour only on a terminal, and not where NO_COLOR asks for none."""
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    return sys.stdout is not None and sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
 def again(args: argparse.Namespace, command: str) -> str:
@@ -37,6 +50,8 @@ def again(args: argparse.Namespace, command: str) -> str:
             words += [f"--{option.replace('_', '-')}", value]
     if args.allow_editable:
         words.append("--allow-editable")
+    if command != "revert" and getattr(args, "allow_modified", False):
+        words.append("--allow-modified")
     return shlex.join(words)
 
 
@@ -58,6 +73,15 @@ def facts(
     }
 
 
+def _located(args: argparse.Namespace, error: PatchError) -> PatchError:
+    """The error, with the commands it tells to run made whole: for this installation."""
+    for command in ("apply", "revert"):
+        if error.next is not None:
+            bare = f"vllm-eagle3-patch {command}"
+            error.next = error.next.replace(bare, again(args, command))
+    return error
+
+
 def _error(error: PatchError | None) -> dict[str, object]:
     if error is None:
         return {}
@@ -66,13 +90,26 @@ def _error(error: PatchError | None) -> dict[str, object]:
 
 def failure(args: argparse.Namespace, error: PatchError) -> None:
     """An error, on standard error, or as JSON on standard output."""
+    _located(args, error)
     if args.json:
-        known = facts(
-            args, error.exit, getattr(args, "installation", None), getattr(args, "wanted", None)
-        )
+        installation = getattr(args, "installation", None)
+        wanted = getattr(args, "wanted", None)
+        known = facts(args, error.exit, installation, wanted)
+        if args.command in ("check", "apply", "revert"):
+            known |= _results(_found(installation, wanted))
         print(json.dumps({**known, **_error(error)}))
     else:
         print(f"vllm-eagle3-patch: error: {error}", file=sys.stderr)
+
+
+def _found(installation: Installation | None, wanted: Request | None) -> Report | None:
+    """What a look shows after a command has failed; None where there is nothing to look at."""
+    if installation is None or wanted is None:
+        return None
+    try:
+        return operations.check(installation, wanted)
+    except (PatchError, OSError):
+        return None
 
 
 def emit(
@@ -81,32 +118,57 @@ def emit(
     wanted: Request | None,
     report: Report,
     verdict: str,
+    findings: Sequence[Fault] | None = None,
 ) -> int:
-    """Prints the report with its one-line verdict; returns the exit code."""
+    """Prints the report, what preflight found, and the verdict; returns the exit code."""
+    code = report.exit or int(any(fault.severity == "error" for fault in findings or ()))
+    if report.problem is not None:
+        _located(args, report.problem)
     if args.json:
         print(
             json.dumps(
                 {
-                    **facts(args, report.exit, installation, wanted),
-                    "installation": report.state,
-                    "gates": [_gate(finding) for finding in report.findings],
-                    "changed": list(report.changed),
-                    "source": report.source,
-                    "fingerprint": report.fingerprint,
-                    "notes": list(report.notes),
+                    **facts(args, code, installation, wanted),
+                    **_results(report),
+                    **({} if findings is None else {"findings": [f.as_json() for f in findings]}),
                     **_error(report.problem),
                 }
             )
         )
-        return report.exit
+        return code
     if not args.quiet:
         _print(args, installation, wanted, report)
+        _print_faults(findings or (), apart=not report.findings)
         if report.problem is None:
             print(verdict)
+        if findings is not None:
+            from vllm_eagle3_patches.preflight.report import summary
+
+            print(summary(findings))
     if report.problem is not None:
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
         print(f"vllm-eagle3-patch: error: {report.problem}", file=sys.stderr)
-    return report.exit
+    return code
+
+
+def _print_faults(findings: Sequence[Fault], *, apart: bool) -> None:
+    if findings:
+        from vllm_eagle3_patches.preflight.report import lines
+
+        print("\n" * apart + "\n".join(lines(findings, coloured=coloured())) + "\n")
+
+
+def _results(report: Report | None) -> dict[str, object]:
+    """The keys of `check`, `apply` and `revert`."""
+    return {
+        "installation": report and report.state,
+        "gates": [_gate(finding) for finding in report.findings] if report else [],
+        "changed": list(report.changed) if report else [],
+        "source": report.source if report else "none",
+        "fingerprint": report.fingerprint if report else "",
+        "notes": list(report.notes) if report else [],
+    }
 
 
 def _gate(finding: Finding) -> dict[str, object]:

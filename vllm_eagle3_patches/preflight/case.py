@@ -1,0 +1,104 @@
+"""What the user asks to have examined: a target, a drafter, and how they are to be served."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from vllm_eagle3_patches.errors import UsageError
+from vllm_eagle3_patches.preflight import command, folder, weights
+from vllm_eagle3_patches.preflight.context import Context
+from vllm_eagle3_patches.preflight.drafter import is_speculators, load
+from vllm_eagle3_patches.preflight.facts import KIMI_K25, TargetFacts
+from vllm_eagle3_patches.sources import Sources
+from vllm_eagle3_patches.target import KIMI_K25 as KIMI_K25_CLASS
+from vllm_eagle3_patches.target import Request
+
+FILES = f"{folder.CONFIG} and {folder.WEIGHTS}"
+
+
+@dataclass(frozen=True)
+class Case:
+    """The names are resolved, and the drafter's files read; vLLM is not looked at yet.
+
+    Attributes:
+        model: the target as `--model` takes it, None for the default.
+        drafter: the drafter's folder.
+        raw: the drafter's config.json.
+        serve: the command line.
+    """
+
+    model: str | None
+    drafter: Path
+    raw: dict[str, Any]
+    serve: command.Serve
+
+    def context(self, sources: Sources, version: str, wanted: Request) -> Context:
+        """The combination with an installed vLLM.
+
+        Raises:
+            UsageError: the target's config.json cannot be read.
+        """
+        config: dict[str, Any] = {}
+        if self.model is None and wanted.architecture == KIMI_K25_CLASS:
+            config = dict(KIMI_K25)
+        elif self.model is not None and (Path(self.model).is_dir() or "/" in self.model):
+            where = folder.locate(self.model, what="model", files=folder.CONFIG)
+            config = folder.read_config(where, what="model")
+        eagle1 = (self.serve.speculative or {}).get("method") == "eagle"
+        method = "eagle" if eagle1 else "eagle3"
+        drafter = load(sources, self.drafter, self.raw, weights.look(self.drafter), method)
+        target = TargetFacts(config, wanted.architecture)
+        return Context(sources, version, target, drafter, self.serve)
+
+
+def case(
+    model: str | None, drafter: str | None, serve_args: str | None, words: Sequence[str]
+) -> Case:
+    """Puts together `--model`, `--drafter`, `--serve-args` and the command after `--`.
+
+    Raises:
+        UsageError: they contradict each other, name no drafter, or name one that is not there.
+    """
+    if words and serve_args is not None:
+        raise UsageError("give the options in --serve-args or a whole command after --, not both")
+    serve = command.command_line(words) if words else command.arguments(serve_args or "")
+    model = _same("the model", model, serve.model)
+    named = (serve.speculative or {}).get("model")
+    if drafter is not None and named is None and serve.speculative is not None:
+        serve = replace(serve, speculative={**serve.speculative, "model": drafter})
+        named = drafter
+    drafter = _same("the drafter", drafter, named if isinstance(named, str) else None)
+    if drafter is None:
+        model, drafter = _speculators_model(model, serve if words else None)
+    where = folder.locate(drafter, what="drafter", files=FILES)
+    return Case(model, where, folder.read_config(where, what="drafter"), serve)
+
+
+def _same(what: str, one: str | None, other: str | None) -> str | None:
+    if one is not None and other is not None and one != other:
+        raise UsageError(f"{what} is named twice, as {one} and as {other}")
+    return one if one is not None else other
+
+
+def _speculators_model(model: str | None, serve: command.Serve | None) -> tuple[str, str]:
+    """`vllm serve SPECULATOR`: a speculators-format drafter names its target itself."""
+    missing = UsageError(
+        "no drafter is named",
+        next="--drafter D, or "
+        '--speculative-config \'{"method": "eagle3", "model": "D", "num_speculative_tokens": 3}\'',
+    )
+    if model is None or serve is None or serve.speculative is not None or model.isidentifier():
+        raise missing
+    where = folder.locate(model, what="model", files=folder.CONFIG)
+    raw = folder.read_config(where, what="model")
+    settings = raw.get("speculators_config")
+    if not is_speculators(raw) or not isinstance(settings, dict):
+        raise missing
+    verifier = settings.get("verifier")
+    name = verifier.get("name_or_path") if isinstance(verifier, dict) else None
+    if not isinstance(name, str):
+        raise UsageError("this speculator's config.json names no verifier model", where=where)
+    return name, model

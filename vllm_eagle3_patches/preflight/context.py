@@ -1,0 +1,89 @@
+"""One combination under examination: everything a check may look at, each worked out once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from vllm_eagle3_patches.preflight import aux, capture, runner
+from vllm_eagle3_patches.preflight.aux import Ids, Named
+from vllm_eagle3_patches.preflight.built import Built, build
+from vllm_eagle3_patches.preflight.capture import Capture
+from vllm_eagle3_patches.preflight.command import Serve
+from vllm_eagle3_patches.preflight.drafter import Drafter
+from vllm_eagle3_patches.preflight.facts import TargetFacts, derived_length
+from vllm_eagle3_patches.preflight.safetensors import Tensor
+from vllm_eagle3_patches.preflight.values import UNKNOWN
+from vllm_eagle3_patches.sources import Sources
+
+
+@dataclass(frozen=True, eq=False)
+class Context:
+    """A target, a drafter, a command line and an installed vLLM."""
+
+    sources: Sources
+    version: str
+    target: TargetFacts
+    drafter: Drafter
+    serve: Serve
+
+    @property
+    def speculative(self) -> Mapping[str, Any]:
+        return self.serve.speculative or {}
+
+    @cached_property
+    def runners(self) -> tuple[str, ...]:
+        return runner.runners(self.sources, self.target.architecture, self.serve.environment)
+
+    @cached_property
+    def built(self) -> Built:
+        return build(self.sources, self.drafter, self.target)
+
+    @cached_property
+    def capture(self) -> Capture | None:
+        return capture.of_target(self.sources, self.target.architecture)
+
+    @cached_property
+    def named_ids(self) -> Named | None:
+        return aux.named(self.drafter.raw)
+
+    @cached_property
+    def default_ids(self) -> Ids | None:
+        layers = self.target.layers
+        if layers is None:
+            return None
+        return aux.default(self.sources, self.target.architecture, layers)
+
+    @cached_property
+    def taken_ids(self) -> dict[str, Ids | None]:
+        """The ids each possible runner will ask for; None where that is not known."""
+        taken: dict[str, Ids | None] = {}
+        for name in self.runners:
+            found = aux.read_by(self.sources, name, self.drafter)
+            if found is None:
+                taken[name] = self.default_ids
+            else:
+                taken[name] = found if found is not UNKNOWN and isinstance(found, tuple) else None
+        return taken
+
+    def tensor(self, *names: str) -> Tensor | None:
+        """The first of these tensors the drafter's files have."""
+        tensors = self.drafter.weights.tensors or {}
+        return next((tensors[name] for name in names if name in tensors), None)
+
+    def has_tensor(self, part: str) -> bool | None:
+        """Whether some tensor's name contains `part`; None where the names are not known."""
+        tensors = self.drafter.weights.tensors
+        return None if tensors is None else any(part in name for name in tensors)
+
+    @cached_property
+    def max_model_len(self) -> int | None:
+        """The longest sequence the server is to take."""
+        return self.serve.integer("max-model-len") or derived_length(self.target.text)
+
+    @cached_property
+    def dtype(self) -> str | None:
+        asked = self.serve.options.get("dtype", "auto")
+        return self.target.dtype if asked == "auto" else asked
