@@ -201,7 +201,9 @@ def _read(info: Path, named: bool, found_by: str) -> Installation | None:
         return None
     damage, owns = None, False
     try:
-        owns = Record.read(info / "RECORD").owns(_OWNED)
+        record = Record.read(info / "RECORD")
+        owns = record.owns(_OWNED)
+        damage = None if record.data.strip() else "is empty"
     except IntegrityError as error:
         damage = error.what
     reinstall = f"pip install --force-reinstall --no-deps {name}=={version}"

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from vllm_eagle3_patches import __version__, plan
-from vllm_eagle3_patches.errors import IntegrityError, PatchError
+from vllm_eagle3_patches import __version__, integrity, plan
+from vllm_eagle3_patches.errors import PatchError, RefusedError
+from vllm_eagle3_patches.files import read_state
 from vllm_eagle3_patches.gates import GATES, NAMES
 from vllm_eagle3_patches.gates.base import Finding, State
 from vllm_eagle3_patches.installation import Installation
+from vllm_eagle3_patches.interruption import interrupted
 from vllm_eagle3_patches.receipt import RECEIPT, PatchedFile, Receipt, load
-from vllm_eagle3_patches.record import Record
 from vllm_eagle3_patches.sources import Sources, sha256
 from vllm_eagle3_patches.target import MODEL_TYPES, Request, Target, find
-from vllm_eagle3_patches.transaction import Transaction, interrupted, read_state
 
 
 @dataclass(frozen=True)
@@ -60,68 +60,19 @@ def _pristine(installation: Installation, receipt: Receipt | None) -> Sources:
     return Sources(installation.root, {file.path: file.original for file in files})
 
 
-def _disagreeing(installation: Installation, receipt: Receipt | None) -> list[str]:
-    """The files that are neither as we left them nor as they were installed."""
-    files = receipt.files if receipt else ()
-    return [
-        file.path
-        for file in files
-        if read_state(installation.path(file.path)).digest not in (file.after, file.before)
-    ]
-
-
-def _disagreement(installation: Installation, paths: list[str]) -> IntegrityError:
-    return IntegrityError(
-        f"changed by someone else since we patched it: {', '.join(paths)}",
-        where=installation.root,
-        next="`vllm-eagle3-patch revert --force` puts the originals back and keeps a copy of "
-        "the changed files; or reinstall vLLM",
-    )
-
-
-def foreign(installation: Installation, sources: Sources, paths: Iterable[str]) -> list[str]:
-    """The files whose bytes are not the ones RECORD says were installed; says why for each.
-
-    An editable installation has no such record: nothing is foreign there.
-
-    Raises:
-        IntegrityError: RECORD is missing or damaged.
-    """
-    if installation.editable:
-        return []
-    record = Record.read(installation.record_path)
-    found = []
-    for path in paths:
-        digest = record.sha256(path)
-        if digest is None:
-            found.append(f"{path} (RECORD has no hash for it)")
-        elif digest != sha256(sources.data(path)):
-            found.append(f"{path} (differs from RECORD)")
-    return found
-
-
-def _foreign_error(installation: Installation, files: list[str]) -> IntegrityError:
-    return IntegrityError(
-        f"not as vLLM {installation.version} installed it, and not ours: {', '.join(files)}",
-        where=installation.root,
-        next=f"pip install --force-reinstall --no-deps {installation.distribution}"
-        f"=={installation.version}; or, to edit the files as they are, apply --allow-modified",
-    )
-
-
 def _opened(
     sources: Sources, target: Target, found: list[Finding], receipt: Receipt
 ) -> list[Finding]:
     """`native` becomes `open` for the gates whose edits the receipt says we made."""
-    ours = {
-        gate.NAME
-        for gate in GATES
-        for edit in gate.edits(sources, target)
-        if edit.name in receipt.edits and any(edit.path == f.path for f in receipt.files)
-    }
+    gates = {gate.NAME: gate for gate in GATES}
+    paths = {file.path for file in receipt.files}
+
+    def ours(finding: Finding) -> bool:
+        edits = gates[finding.gate].edits(sources, target)
+        return any(edit.name in receipt.edits and edit.path in paths for edit in edits)
+
     return [
-        replace(f, state=State.OPEN) if f.state is State.NATIVE and f.gate in ours else f
-        for f in found
+        replace(f, state=State.OPEN) if f.state is State.NATIVE and ours(f) else f for f in found
     ]
 
 
@@ -149,30 +100,40 @@ def check(installation: Installation, wanted: Request, *, allow_modified: bool =
     """
     left = interrupted(installation)
     if left is not None:
-        again = "run apply or revert: either first puts back what the interrupted run changed"
-        return Report(
-            "interrupted", problem=IntegrityError(left, where=installation.dist_info, next=again)
-        )
+        return Report("interrupted", problem=integrity.interruption(installation, left))
     receipt = _receipt(installation)
     current = Sources(installation.root)
-    target = find(current, wanted, installation.version)
-    changed = _disagreeing(installation, receipt)
+    changed = integrity.disagreeing(installation, receipt)
+    problem: PatchError | None
     if changed:
-        found = plan.findings(current, target)
-        problem: PatchError | None = _disagreement(installation, changed)
+        found = []
+        with suppress(RefusedError):
+            found = plan.findings(current, find(current, wanted, installation.version))
+        problem = integrity.disagreement(installation, changed)
         return Report("foreign", tuple(found), "none", _fingerprint(current), problem=problem)
-    pristine = _pristine(installation, receipt)
+    try:
+        target = find(current, wanted, installation.version)
+    except RefusedError as error:
+        raise integrity.cause(installation, current, error, allow_modified) from None
+    pristine = _pristine(installation, receipt) if receipt else current
     edits = plan.edits_for(pristine, target)
-    found = plan.verified(current, pristine, target, edits, installation.version)
+    found = plan.findings(current, target)
     notes: list[str] = []
     problem = None
-    state = "patched" if receipt else "editable" if installation.editable else "pristine"
-    strange = foreign(installation, pristine, dict.fromkeys(e.path for e in edits))
+    state = "patched" if receipt else _bare_state(installation)
+    ours = [file.path for file in receipt.files] if receipt else []
+    allowed = integrity.foreign(installation, pristine, ours)
+    if allowed:
+        notes.append(f"not as installed when it was patched: {', '.join(allowed)}")
+    read = integrity.judged(pristine, found, edits)
+    strange = integrity.foreign(installation, pristine, [path for path in read if path not in ours])
+    if strange and not allow_modified and not all(f.state.passes for f in found):
+        problem = integrity.foreign_error(installation, strange)
+    else:
+        found = plan.verified(current, pristine, target, edits, installation.version)
     if strange:
         state = "foreign"
-        if any(f.state is State.CLOSED for f in found) and not allow_modified:
-            problem = _foreign_error(installation, strange)
-        else:
+        if problem is None:
             notes.append(f"not as installed: {', '.join(strange)}")
     if receipt:
         found = _opened(pristine, target, found, receipt)
@@ -213,16 +174,17 @@ def _desired(
 ) -> _Desired:
     """The state with EAGLE-3 for `names` and `wanted`; for none of them, the pristine one."""
     receipt = _receipt(installation)
-    changed = _disagreeing(installation, receipt)
+    changed = integrity.disagreeing(installation, receipt)
     if changed:
-        raise _disagreement(installation, changed)
+        raise integrity.disagreement(installation, changed)
     pristine = _pristine(installation, receipt)
-    targets = _targets(pristine, names, wanted, installation.version)
-    made = plan.make(pristine, targets, installation.version, gates)
-    strange = foreign(installation, pristine, made.after)
-    if strange and not allow_modified:
-        raise _foreign_error(installation, strange)
     before = {file.path: file for file in receipt.files} if receipt else {}
+    try:
+        targets = _targets(pristine, names, wanted, installation.version)
+        integrity.refuse_foreign(installation, pristine, targets, gates, before, allow_modified)
+        made = plan.make(pristine, targets, installation.version, gates)
+    except RefusedError as error:
+        raise integrity.cause(installation, pristine, error, allow_modified) from None
     files = []
     for path, data in sorted(made.after.items()):
         known = before.get(path)
@@ -271,18 +233,18 @@ def apply(
         PatchError: a gate is refused (exit 3), files are not as they should be (4), or they
             cannot be written (6); nothing is changed then.
     """
+    from vllm_eagle3_patches.transaction import Transaction  # `check` does without it
+
     request = Request(wanted.architecture, wanted.model_type)
     notes: list[str] = []
     if dry_run:
         left = interrupted(installation)
         if left is not None:
-            raise IntegrityError(left, where=installation.dist_info, next="run apply or revert")
+            raise integrity.interruption(installation, left)
         want = _desired(installation, request, _applied(installation), gates, allow_modified)
-        now = {p: read_state(installation.path(p)).digest for p in want.contents}
-        changed = [
-            p for p, c in want.contents.items() if isinstance(c, bytes) and sha256(c) != now[p]
-        ]
         overlay = {p: c if isinstance(c, bytes) else c.original for p, c in want.contents.items()}
+        now = {p: read_state(installation.path(p)).digest for p in overlay}
+        changed = [p for p, data in overlay.items() if sha256(data) != now[p]]
     else:
         with Transaction(installation) as transaction:
             notes += transaction.recover()
@@ -298,7 +260,8 @@ def apply(
             pristine, find(pristine, request, installation.version), found, want.receipt
         )
     found = [f for f in found if f.gate in gates]
-    state = "patched" if want.receipt else "editable" if installation.editable else "pristine"
+    patched = _receipt(installation) is not None  # a dry run leaves it as it was
+    state = "patched" if patched else _bare_state(installation)
     return Report(
         state, tuple(found), want.source, _fingerprint(after), tuple(changed), None, tuple(notes)
     )
@@ -318,15 +281,17 @@ def revert(
         PatchError: a file is not as we left it (exit 4; with `force` a copy of it is kept aside
             and the original restored), or something cannot be written (6).
     """
+    from vllm_eagle3_patches.transaction import Transaction
+
     notes: list[str] = []
     with Transaction(installation) as transaction:
         notes += transaction.recover()
         receipt = _receipt(installation)
         if receipt is None:
             return Report(_bare_state(installation), notes=(*notes, "nothing of ours is applied"))
-        changed_by_others = _disagreeing(installation, receipt)
+        changed_by_others = integrity.disagreeing(installation, receipt)
         if changed_by_others and not force:
-            raise _disagreement(installation, changed_by_others)
+            raise integrity.disagreement(installation, changed_by_others)
         if wanted is not None and wanted.architecture not in receipt.targets:
             return Report("patched", notes=(*notes, f"{wanted.architecture} is not applied"))
         rest = [n for n in receipt.targets if wanted is not None and n != wanted.architecture]
@@ -349,7 +314,10 @@ def _bare_state(installation: Installation) -> str:
 
 def _keep(installation: Installation, path: str) -> str:
     """A copy of a changed file in the user's state folder, outside the package."""
-    base = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+    try:
+        base = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+    except RuntimeError:  # a user without a home
+        base = Path("/var/tmp")
     data = read_state(installation.path(path)).data
     if data is None:
         return f"{path} was missing"
@@ -367,7 +335,7 @@ def diff(installation: Installation, wanted: Request, *, allow_modified: bool = 
     """
     left = interrupted(installation)
     if left is not None:
-        raise IntegrityError(left, where=installation.dist_info, next="run apply or revert")
+        raise integrity.interruption(installation, left)
     want = _desired(installation, wanted, _applied(installation), NAMES, allow_modified)
     pristine = _pristine(installation, _receipt(installation))
     return "".join(
@@ -379,6 +347,8 @@ def diff(installation: Installation, wanted: Request, *, allow_modified: bool = 
 
 def unified(path: str, before: bytes, after: bytes) -> str:
     """A unified diff with `a/` and `b/` in front of the path, line ends as in the file."""
+    import difflib
+
     # Split at "\n" only: form feeds and lone carriage returns are part of a line for `patch`.
     old, new = (data.decode().split("\n") for data in (before, after))
     lines = difflib.unified_diff(

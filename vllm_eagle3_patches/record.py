@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import csv
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 
 from vllm_eagle3_patches.errors import IntegrityError
@@ -45,7 +44,6 @@ class Record:
         return cls.parse(data, path)
 
     @classmethod
-    @lru_cache(maxsize=4)  # a command asks for the same bytes several times
     def parse(cls, data: bytes, path: Path) -> Record:
         """The RECORD with these bytes; blank lines in it count for nothing.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,9 +68,12 @@ class Request:
 
 def _from_config(path: Path) -> Request:
     try:
-        size = path.stat().st_size
-        if size > MAX_CONFIG:
-            raise UsageError(f"config.json is {size} bytes; no model's is that large", where=path)
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise UsageError("config.json is not a file", where=path)
+        if status.st_size > MAX_CONFIG:
+            what = f"config.json is {status.st_size} bytes; no model's is that large"
+            raise UsageError(what, where=path)
         config = json.loads(path.read_bytes())
     except FileNotFoundError:
         raise UsageError("there is no config.json in this folder", where=path) from None
@@ -102,8 +106,8 @@ def _hub_snapshot(name: str) -> Path | None:
 
     Layout: `<hub>/models--ORG--NAME/{refs/main, snapshots/<revision>/}` (huggingface_hub).
     """
-    home = Path(os.environ.get("HF_HOME", Path.home() / ".cache" / "huggingface"))
-    hub = Path(os.environ.get("HF_HUB_CACHE", home / "hub"))
+    home = os.environ.get("HF_HOME") or os.path.expanduser("~/.cache/huggingface")  # noqa: PTH111
+    hub = Path(os.environ.get("HF_HUB_CACHE") or Path(home) / "hub")
     folder = hub / ("models--" + name.replace("/", "--"))
     try:
         revision = (folder / "refs" / "main").read_text().strip()

@@ -23,6 +23,6 @@ def execute(args: argparse.Namespace) -> int:
     text = operations.diff(found, wanted, allow_modified=args.allow_modified)
     if args.json:
         print(json.dumps({**output.facts(args, 0, found, wanted), "diff": text}))
-    else:
-        sys.stdout.write(text)
+    elif not args.quiet and sys.stdout is not None:
+        sys.stdout.buffer.write(text.encode())  # the bytes of the files, whatever the locale
     return 0

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import atexit
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -17,11 +19,13 @@ COMMANDS = {
     "apply": "open them: all or nothing, and nothing on a second run",
     "revert": "back to the installed bytes",
     "diff": "the unified diff that apply makes, or has made",
+    "explain": "a server log: the root cause and the gate it belongs to, or how it is doing",
 }
 EXIT_CODES = """\
-exit codes: 0 everything asked holds; 1 check: a gate is closed; 2 usage; 3 refused: structure or
-version not recognised; 4 integrity: files changed by someone else, or a run was interrupted;
-5 no vLLM, or more than one; 6 cannot write: permissions, space, or another run at work"""
+exit codes: 0 everything asked holds; 1 check: a gate is closed or the drafter will fail, explain:
+a failure was found; 2 usage; 3 refused: structure or version (or log) not recognised; 4 integrity:
+files changed by someone else, or a run was interrupted; 5 no vLLM, or more than one; 6 cannot
+write: permissions, space, or another run at work"""
 
 
 class _Version(argparse.Action):
@@ -74,21 +78,51 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; returns its exit code (2 for usage errors, as argparse does)."""
+    output.prepare()
     args = parser().parse_args(argv)
+    collecting = gc.isenabled()
+    # A short run, and syntax trees hold no cycles. Looking for some now, and once more at the end
+    # of the process, would take a third of the time of `check`.
+    gc.disable()
+    atexit.register(gc.freeze)
     try:
-        code: int = args.execute(args)
-        sys.stdout.flush()
+        code = _run(args)
+        if sys.stdout is not None:  # it is where it was closed from the start
+            sys.stdout.flush()
         return code
-    except PatchError as error:
-        output.failure(args, error)
-        return error.exit
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return 0
-    except OSError as error:
-        wrapped = WriteError(f"the system refused: {error.strerror or error}", where=error.filename)
-        output.failure(args, wrapped)
-        return wrapped.exit
+    except OSError as error:  # of standard output itself
+        _discard_output()
+        print(f"vllm-eagle3-patch: error: {_refused(error)}", file=sys.stderr)
+        return WriteError.exit
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def _run(args: argparse.Namespace) -> int:
+    try:
+        code: int = args.execute(args)
+        return code
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        failure: PatchError = _refused(error)
+    except PatchError as error:
+        failure = error
+    output.failure(args, failure)
+    return failure.exit
+
+
+def _refused(error: OSError) -> WriteError:
+    return WriteError(f"the system refused: {error.strerror or error}", where=error.filename)
+
+
+def _discard_output() -> None:
+    """Else Python tries once more at its end, and complains."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
