@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from vllm_eagle3_patches.errors import RefusedError
 from vllm_eagle3_patches.gates.base import Edit
-from vllm_eagle3_patches.sources import decode
+from vllm_eagle3_patches.sources import decode, shared_tree
 
 MODULE_NAMES = frozenset(
     {"__name__", "__file__", "__doc__", "__package__", "__spec__", "__loader__", "__path__"}
@@ -28,25 +28,27 @@ def stays_in_scope(path: str, before: str, after: str, edits: Iterable[Edit]) ->
     """Nothing changed at the top level but the edits' classes and added imports."""
     scopes = {scope for edit in edits for scope in edit.scopes}
 
-    def outside(source: str) -> list[str]:
+    old, new = shared_tree(before.encode()), shared_tree(after.encode())
+
+    def outside(module: ast.Module) -> list[str]:
         return [
             ast.dump(s)
-            for s in ast.parse(source).body
+            for s in module.body
             if getattr(s, "name", None) not in scopes
             and not isinstance(s, (ast.Import, ast.ImportFrom))
         ]
 
-    if outside(before) != outside(after):
+    if outside(old) != outside(new):
         raise RefusedError(f"an edit reached beyond {', '.join(sorted(scopes))}", where=path)
-    lost = _imported(before) - _imported(after)
+    lost = _imported(old) - _imported(new)
     if lost:
         raise RefusedError(f"an edit lost the import of {', '.join(sorted(lost))}", where=path)
 
 
-def _imported(source: str) -> set[str]:
+def _imported(module: ast.Module) -> set[str]:
     return {
         alias.asname or alias.name
-        for s in ast.parse(source).body
+        for s in module.body
         if isinstance(s, (ast.Import, ast.ImportFrom))
         for alias in s.names
     }
@@ -58,7 +60,9 @@ def names_are_bound(path: str, before: str, after: str) -> None:
     bound = {s.get_name() for s in top.get_symbols() if s.is_assigned() or s.is_imported()}
     bound |= {child.get_name() for child in top.get_children()}
     known = bound | set(dir(builtins)) | MODULE_NAMES
-    missing = _globals_used(top) - _globals_used(symtable.symtable(before, path, "exec")) - known
+    missing = _globals_used(top) - known
+    if missing:
+        missing -= _globals_used(symtable.symtable(before, path, "exec"))
     if missing:
         names = ", ".join(sorted(missing))
         raise RefusedError(f"an edit uses {names}, which the file does not define", where=path)
@@ -78,7 +82,7 @@ def codemods_settled(path: str, before: bytes, after: bytes, edits: list[Edit]) 
     from vllm_eagle3_patches import codemods
 
     old, new = decode(before, path), decode(after, path)
-    if codemods.apply(new, edits, path) != new:
+    if not codemods.settled(new, edits, path):
         raise RefusedError("a second run of the edits would change the file again", where=path)
     stays_in_scope(path, old, new, edits)
     names_are_bound(path, old, new)

@@ -216,7 +216,7 @@ def _row(thing: PatchedFile | Pending | Receipt) -> dict[str, object]:
 
 
 def _packed(data: bytes) -> str:
-    return binascii.b2a_base64(zlib.compress(data, 9), newline=False).decode("ascii")
+    return binascii.b2a_base64(zlib.compress(data), newline=False).decode("ascii")
 
 
 def _unpacked(text: str) -> bytes:

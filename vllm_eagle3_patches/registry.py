@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 
 from vllm_eagle3_patches.errors import RefusedError
-from vllm_eagle3_patches.sources import ClassSite, Sources, find_classes, module_path
+from vllm_eagle3_patches.sources import ClassSite, Sources, find_classes, module_path, parse
 
 PATH = "vllm/model_executor/models/registry.py"
 SPECULATIVE = "_SPECULATIVE_DECODING_MODELS"
@@ -34,8 +36,13 @@ def read(sources: Sources) -> dict[str, Entry]:
     Raises:
         RefusedError: the file holds no table of (module, class) pairs.
     """
+    return _read(sources.data(PATH), sources.root)
+
+
+@lru_cache(maxsize=8)  # the tree is large, and needed for nothing else
+def _read(data: bytes, root: Path) -> dict[str, Entry]:
     entries: dict[str, Entry] = {}
-    for statement in sources.tree(PATH).body:
+    for statement in parse(data, PATH, root, keep=False).body:
         if isinstance(statement, ast.Assign):
             target, value = statement.targets[0], statement.value
         elif isinstance(statement, ast.AnnAssign) and statement.value is not None:

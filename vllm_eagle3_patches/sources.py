@@ -38,15 +38,17 @@ def encode(text: str, like: bytes) -> bytes:
     return (BOM if like.startswith(BOM) else b"") + text.encode()
 
 
-def parse(data: bytes, path: str, root: Path) -> ast.Module:
+def parse(data: bytes, path: str, root: Path, *, keep: bool = True) -> ast.Module:
     """The syntax tree of the file `path` below `root`, which has these bytes.
+
+    With `keep`, equal bytes get one tree, which nobody may change.
 
     Raises:
         RefusedError: it is not valid Python.
     """
-    decode(data, path)  # names the file, where its bytes are not text
+    text = decode(data, path)
     try:
-        return shared_tree(data)
+        return shared_tree(data) if keep else ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = getattr(error, "lineno", None)
         raise RefusedError(

@@ -52,3 +52,14 @@ def apply(source: str, edits: Iterable[Edit], path: str) -> str:
         return module.code
     except RecursionError:
         raise RefusedError("nested too deeply to be edited", where=path) from None
+
+
+def settled(source: str, edits: Iterable[Edit], path: str) -> bool:
+    """Whether the edits change nothing in it any more; raises as `apply`."""
+    try:
+        module = before = parse(source, path)
+        for edit in edits:
+            module = transform(module, edit)
+        return module is before or module.code == source
+    except RecursionError:
+        raise RefusedError("nested too deeply to be edited", where=path) from None

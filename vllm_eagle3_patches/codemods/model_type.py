@@ -9,12 +9,19 @@ from vllm_eagle3_patches.errors import RefusedError
 from vllm_eagle3_patches.gates.model_type import CLASS, LISTS, MODEL_TYPES, entries, find_list
 
 
+def _is_name(node: cst.CSTNode, name: str) -> bool:
+    return isinstance(node, cst.Name) and node.value == name
+
+
 class _Extend(cst.CSTTransformer):
     """Replaces the value of the assignment to `name` by one entry a line."""
 
     def __init__(self, name: str, module: cst.Module, indent: str) -> None:
         self.name, self.module, self.indent = name, module, indent
         self.changed = 0
+
+    def visit_SimpleStatementLine(self, node: cst.SimpleStatementLine) -> bool:
+        return False  # no need to look into statements
 
     def leave_SimpleStatementLine(
         self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
@@ -24,7 +31,7 @@ class _Extend(cst.CSTTransformer):
             len(original_node.body) == 1
             and isinstance(assign, cst.Assign)
             and len(assign.targets) == 1
-            and code(assign.targets[0].target) == self.name
+            and _is_name(assign.targets[0].target, self.name)
             and isinstance(assign.value, cst.List)
         ):
             return updated_node
@@ -47,7 +54,7 @@ def transform(module: cst.Module) -> cst.Module:
     def change(cls: cst.ClassDef) -> cst.ClassDef:
         node = tree(cls)
         assert hasattr(node, "body")
-        found = find_list(node)  # type: ignore[arg-type]
+        found = find_list(node)
         if found is None:
             raise RefusedError(f"no list {' or '.join(LISTS)} that a model_type is tested against")
         if set(MODEL_TYPES) <= set(entries(found) or ()):

@@ -7,6 +7,7 @@ a tuple with the MLA drafter `Eagle3DeepseekV2ForCausalLM` from 0.18.0.
 from __future__ import annotations
 
 import ast
+from functools import lru_cache
 
 from vllm_eagle3_patches import registry
 from vllm_eagle3_patches.gates import proposer
@@ -17,7 +18,8 @@ from vllm_eagle3_patches.target import Target
 NAME = "drafter"
 
 
-def accepted(cls: ast.ClassDef) -> set[str] | None:
+@lru_cache(maxsize=8)
+def accepted(cls: ast.ClassDef) -> frozenset[str] | None:
     """The EAGLE-3 classes an `assert isinstance(self.model, ...)` names, None without one."""
     names: set[str] = set()
     for node in ast.walk(cls):
@@ -27,7 +29,7 @@ def accepted(cls: ast.ClassDef) -> set[str] | None:
                 for n in ast.walk(node.test)
                 if isinstance(n, ast.Name) and n.id.startswith("Eagle3")
             }
-    return names or None
+    return frozenset(names) or None
 
 
 def inspect(sources: Sources, target: Target) -> Finding:

@@ -9,6 +9,7 @@ The list is `eagle3_target_supported` (0.10.1-0.16.0) or `aux_hidden_states_supp
 from __future__ import annotations
 
 import ast
+from functools import lru_cache
 
 from vllm_eagle3_patches.gates.base import Edit, Finding, State
 from vllm_eagle3_patches.sources import ClassSite, Sources
@@ -22,6 +23,7 @@ LISTS = ("eagle3_target_supported", "aux_hidden_states_supported")
 MODEL_TYPES = ("deepseek_v2", "deepseek_v3", "kimi_k2", "kimi_k25")
 
 
+@lru_cache(maxsize=8)
 def find_list(cls: ast.ClassDef) -> ast.Assign | None:
     """The assignment of the list, if a generator over it tests a model_type."""
     used = {
