@@ -106,7 +106,7 @@ def test_a_config_json_that_is_huge_is_not_read(tmp_path: Path) -> None:
 
 def test_a_config_json_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "config.json").mkdir()
-    with pytest.raises(UsageError, match="cannot be read"):
+    with pytest.raises(UsageError, match="is not a file"):
         request(str(tmp_path))
 
 
