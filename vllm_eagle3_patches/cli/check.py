@@ -11,7 +11,7 @@ from vllm_eagle3_patches.gates.base import State
 from vllm_eagle3_patches.installation import Installation
 from vllm_eagle3_patches.operations import Report
 from vllm_eagle3_patches.sources import Sources
-from vllm_eagle3_patches.target import NATIVE_SINCE, Request
+from vllm_eagle3_patches.target import Request
 
 EXAMPLE = "vllm-eagle3-patch check --model DeepseekV3ForCausalLM --python /opt/venv/bin/python"
 
@@ -40,10 +40,12 @@ def execute(args: argparse.Namespace) -> int:
     found = common.find(args)
     if case is None:
         report = operations.check(found, wanted, allow_modified=args.allow_modified)
-        return output.emit(args, found, wanted, report, _verdict(args, wanted, report))
+        return output.emit(
+            args, found, wanted, report, _verdict(args, wanted, report, found.version)
+        )
     report = _gates(args, found, wanted)
     context = case.context(Sources(found.root), found.version, wanted)
-    verdict = _verdict(args, wanted, report)
+    verdict = _verdict(args, wanted, report, found.version)
     return output.emit(args, found, wanted, report, verdict, preflight.examine(context))
 
 
@@ -55,7 +57,7 @@ def _gates(args: argparse.Namespace, found: Installation, wanted: Request) -> Re
         return Report("editable" if found.editable else "pristine", problem=error)
 
 
-def _verdict(args: argparse.Namespace, wanted: Request, report: Report) -> str:
+def _verdict(args: argparse.Namespace, wanted: Request, report: Report, version: str) -> str:
     states = [finding.state for finding in report.findings]
     closed, refused = states.count(State.CLOSED), states.count(State.REFUSED)
     if refused:
@@ -64,5 +66,4 @@ def _verdict(args: argparse.Namespace, wanted: Request, report: Report) -> str:
         return f"EAGLE-3 will not start: {closed} closed. Next: {output.again(args, 'apply')}"
     if State.OPEN in states:
         return f"EAGLE-3 is open. To take it back: {output.again(args, 'revert')}"
-    since = NATIVE_SINCE.get(wanted.architecture)
-    return f"EAGLE-3 is native here{f' (since vLLM {since})' if since else ''}"
+    return f"EAGLE-3 is native here{common.native_since(wanted, version)}"

@@ -30,6 +30,19 @@ def request(args: argparse.Namespace) -> target.Request:
     return wanted
 
 
+def native_since(wanted: target.Request, version: str) -> str:
+    """ " (since vLLM X)", where that release is not newer than the installed one."""
+    since = target.NATIVE_SINCE.get(wanted.architecture)
+    if since is None:
+        return ""
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        return f" (since vLLM {since})" if Version(version) >= Version(since) else ""
+    except InvalidVersion:  # a fork's own: only the source tells
+        return ""
+
+
 def allow_modified(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--allow-modified",

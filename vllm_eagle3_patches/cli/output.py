@@ -46,7 +46,7 @@ def again(args: argparse.Namespace, command: str) -> str:
     words = ["vllm-eagle3-patch", command]
     for option in ("model", "python", "site_packages"):
         value = getattr(args, option, None)
-        if value is not None:
+        if value is not None and (option, command) != ("model", "revert"):
             words += [f"--{option.replace('_', '-')}", value]
     if args.allow_editable:
         words.append("--allow-editable")
