@@ -637,7 +637,7 @@ class Lives:
 @pytest.mark.parametrize("lives", WRITING, indirect=True)
 def test_killed_at_any_instant(lives: Lives) -> None:
     """SIGKILL after ever more time, until the command is through."""
-    delay, killed = 0.05, 0
+    delay, killed = 0.005, 0
     for _ in range(40):
         with lives.begun() as process:
             time.sleep(delay)
@@ -646,8 +646,8 @@ def test_killed_at_any_instant(lives: Lives) -> None:
             break
         assert process.returncode == -signal.SIGKILL
         killed += 1
-        delay += 0.04
-    assert killed > 1
+        delay *= 1.25  # in the end far more than any machine needs
+    assert killed  # the first time is shorter than the start of any interpreter
 
 
 @pytest.mark.parametrize("lives", WRITING, indirect=True)
