@@ -18,7 +18,8 @@ from unittest import mock
 from fake_dist import fake_dist
 
 from vllm_eagle3_patches.installation import Installation
-from vllm_eagle3_patches.receipt import RECEIPT, PatchedFile, Receipt, load, sha256
+from vllm_eagle3_patches.receipt import RECEIPT, PatchedFile, Receipt, load
+from vllm_eagle3_patches.sources import sha256
 from vllm_eagle3_patches.transaction import Transaction, read_state
 
 INIT, A, B, C = "vllm/__init__.py", "vllm/a.py", "vllm/models/b.py", "vllm/models/c.py"

@@ -39,8 +39,9 @@ from fake_package import (
 from vllm_eagle3_patches import files
 from vllm_eagle3_patches.errors import IntegrityError, PatchError, RefusedError, WriteError
 from vllm_eagle3_patches.installation import Installation
-from vllm_eagle3_patches.receipt import RECEIPT, PatchedFile, Receipt, dump, load, sha256
+from vllm_eagle3_patches.receipt import RECEIPT, PatchedFile, Receipt, dump, load
 from vllm_eagle3_patches.record import Record
+from vllm_eagle3_patches.sources import sha256
 from vllm_eagle3_patches.transaction import State, Transaction, interrupted, read_state
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vllm_eagle3_patches.errors import IntegrityError, WriteError
-from vllm_eagle3_patches.receipt import sha256
+from vllm_eagle3_patches.sources import sha256
 
 _NEXT = {
     errno.EACCES: "run as a user who may write there",

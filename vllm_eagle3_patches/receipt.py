@@ -7,7 +7,6 @@ has to be put back, as `pending`: a receipt found with that is the mark of an in
 from __future__ import annotations
 
 import binascii
-import hashlib
 import json
 import os
 import re
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Literal, NoReturn, TypeVar, cast
 
 from vllm_eagle3_patches.errors import IntegrityError
+from vllm_eagle3_patches.sources import sha256
 
 RECEIPT = "eagle3-patch.json"
 
@@ -27,11 +27,6 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 _VERSION = re.compile(r"[0-9A-Za-z.+!_-]{1,64}")
 
 _T = TypeVar("_T")
-
-
-def sha256(data: bytes) -> str:
-    """Hex sha256 of these bytes."""
-    return hashlib.sha256(data).hexdigest()
 
 
 @dataclass(frozen=True)

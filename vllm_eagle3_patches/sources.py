@@ -18,6 +18,7 @@ BOM = b"\xef\xbb\xbf"
 
 
 def sha256(data: bytes) -> str:
+    """Hex sha256 of these bytes."""
     return hashlib.sha256(data).hexdigest()
 
 

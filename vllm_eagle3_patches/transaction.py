@@ -29,8 +29,9 @@ from vllm_eagle3_patches.errors import IntegrityError, WriteError
 from vllm_eagle3_patches.files import State, read_state
 from vllm_eagle3_patches.installation import Installation
 from vllm_eagle3_patches.interruption import interrupted, left_over, row_of
-from vllm_eagle3_patches.receipt import RECEIPT, PatchedFile, Pending, Receipt, dump, load, sha256
+from vllm_eagle3_patches.receipt import RECEIPT, PatchedFile, Pending, Receipt, dump, load
 from vllm_eagle3_patches.record import Record
+from vllm_eagle3_patches.sources import sha256
 
 __all__ = ["State", "Transaction", "interrupted", "read_state"]
 

@@ -13,8 +13,8 @@ from explain.examples import error, filled, rows
 from explain.logs import FORMS, worker_failure
 from explain.quoted import sources, stands_in, wanted
 from explain.reading import read
+from vllm_eagle3_patches.classes import CLASSES
 from vllm_eagle3_patches.explain.signatures import (
-    CLASSES,
     CONSEQUENCE,
     ROOT,
     WRAPPER,

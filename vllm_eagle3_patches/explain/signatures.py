@@ -10,28 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-CLASSES = (
-    "model-type",
-    "drafter",
-    "image-token",
-    "weight-sharing",
-    "interface",
-    "aux-capture",
-    "aux-shape",
-    "aux-layers",
-    "pipeline-parallel",
-    "draft-tensor-parallel",
-    "quantization",
-    "attention-backend",
-    "kv-cache",
-    "length",
-    "compile",
-    "argument",
-    "drafter-missing",
-    "ignored-setting",
-    "runtime",
-    "unknown",
-)
 ROOT, CONSEQUENCE, WRAPPER = "root", "consequence", "wrapper"
 INNERMOST = 6  # frames that `frames` and `code` may stand in
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
@@ -60,7 +38,7 @@ class Signature:
     """One row of the table, which has columns of the same names (`class` for `kind`).
 
     Attributes:
-        kind: one of CLASSES, or None for a wrapper.
+        kind: one of `vllm_eagle3_patches.classes.CLASSES`, or None for a wrapper.
         text: the message as vLLM prints it, `{name}` where it varies; `tail` may follow.
         where: what a `{name}` may be, as a regular expression.
         exception: the name of the exception, as a regular expression.

@@ -6,11 +6,12 @@ the installed vLLM's source.  Nothing of vLLM is imported, and no weight is read
 
 from __future__ import annotations
 
+from vllm_eagle3_patches.classes import CLASSES
 from vllm_eagle3_patches.errors import PatchError
 from vllm_eagle3_patches.preflight.case import Case, case
 from vllm_eagle3_patches.preflight.checks import CHECKS
 from vllm_eagle3_patches.preflight.context import Context
-from vllm_eagle3_patches.preflight.findings import CLASSES, Finding, Severity, warning
+from vllm_eagle3_patches.preflight.findings import Finding, Severity, warning
 
 __all__ = ["CLASSES", "Case", "Context", "Finding", "Severity", "case", "examine"]
 

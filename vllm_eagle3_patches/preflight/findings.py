@@ -5,26 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from vllm_eagle3_patches.gates import NAMES
-
-# Gates' names first, then the classes of faults that no gate stands for.
-CLASSES: tuple[str, ...] = (
-    *NAMES,
-    "aux-shape",
-    "aux-layers",
-    "pipeline-parallel",
-    "draft-tensor-parallel",
-    "quantization",
-    "attention-backend",
-    "kv-cache",
-    "length",
-    "compile",
-    "argument",
-    "drafter-missing",
-    "ignored-setting",
-    "runtime",
-    "unknown",
-)
+from vllm_eagle3_patches.classes import CLASSES
 
 
 class Severity(str, Enum):
