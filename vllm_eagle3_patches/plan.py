@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -50,13 +51,21 @@ def findings(sources: Sources, target: Target) -> list[Finding]:
 
 
 def edits_for(sources: Sources, target: Target, gates: Collection[str] = NAMES) -> list[Edit]:
-    """The edits of the closed gates among `gates`."""
-    return [
-        edit
-        for gate in GATES
-        if gate.NAME in gates and _inspect(gate, sources, target).state is State.CLOSED
-        for edit in gate.edits(sources, target)
-    ]
+    """The edits of the closed gates among `gates`; none of a gate that cannot name its own."""
+    edits: list[Edit] = []
+    for gate in GATES:
+        if gate.NAME in gates and _inspect(gate, sources, target).state is State.CLOSED:
+            with suppress(RefusedError):
+                edits += _edits(gate, sources, target)
+    return edits
+
+
+def _edits(gate: Gate, sources: Sources, target: Target) -> list[Edit]:
+    """Raises RefusedError: the gate cannot name its edits."""
+    try:
+        return gate.edits(sources, target)
+    except RecursionError:
+        raise RefusedError("a file of the target is nested too deeply to be read") from None
 
 
 def verified(
@@ -108,7 +117,7 @@ def make(
             if finding.state is State.REFUSED:
                 raise _refusal(finding)
             if finding.state is State.CLOSED:
-                edits += [e for e in gate.edits(sources, target) if e not in edits]
+                edits += [e for e in _edits(gate, sources, target) if e not in edits]
     if not edits:
         return Plan("none", (), {})
     pinned = series.find(sources, edits, hint)

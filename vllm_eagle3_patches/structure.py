@@ -1,18 +1,22 @@
 """The classes of a target: wrapper, language model, decoder; found by reading `__init__`.
 
-A text model is a causal class whose `self.model` is the decoder.  Kimi-K2.5 is a wrapper: from
-0.16.0 its `language_model` is a registered `DeepseekV2ForCausalLM`, in 0.15.x a bare
-`DeepseekV2Model` beside an `lm_head` of the wrapper's own.
+A text model is a causal class whose `self.model` (or `self.transformer`, ...) is the decoder.  A
+wrapper holds a causal class as its language model; in 0.15.x Kimi-K2.5 held a bare decoder beside
+an `lm_head` of its own.  Where the config names the language model (`init_vllm_registered_model`
+without `architectures`), the structure is open-ended until a config is given.
 """
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from vllm_eagle3_patches import registry
+from vllm_eagle3_patches import decoder, registry
 from vllm_eagle3_patches.errors import RefusedError
 from vllm_eagle3_patches.sources import ClassSite, Sources, bases, find_classes
+
+BY_CONFIG = ("init_vllm_registered_model", "initialize_model")
 
 
 @dataclass(frozen=True)
@@ -21,113 +25,259 @@ class Structure:
 
     Attributes:
         top: the class the registry names.
-        causal: the class that has `.model`, the same as `top` for a text model; None when a
-            wrapper holds a bare decoder.
-        decoder: the class whose `forward` runs the layers.
+        causal: the class whose `inner` attribute is the decoder, the same as `top` for a text
+            model; None where a wrapper holds a bare decoder, or the config decides.
+        decoder: the class whose `forward` runs the layers; None where the config decides.
+        language: the wrapper's attribute for its language model; None for a text model.
+        inner: the causal class's attribute for its decoder.
+        unread: why nothing below `top` could be named, or None.
     """
 
     top: ClassSite
     causal: ClassSite | None
-    decoder: ClassSite
+    decoder: ClassSite | None
+    language: str | None = None
+    inner: str = "model"
+    unread: str | None = None
 
     @property
     def is_wrapper(self) -> bool:
-        return self.causal is not self.top
+        return self.language is not None
+
+    @property
+    def by_config(self) -> bool:
+        return self.decoder is None and self.unread is None
 
 
-def _assigned(
-    sources: Sources, site: ClassSite, attribute: str
-) -> tuple[ClassSite, ast.Call] | None:
-    """The call whose result an `__init__` of the class or a base stores in `self.attribute`."""
+def _stored(
+    sources: Sources, site: ClassSite
+) -> Iterator[tuple[str, ClassSite, ast.FunctionDef, ast.expr]]:
+    """(attribute, owner, method, value) of each `self.x = value` in `__init__`, nearest first."""
+    seen: set[str] = set()
     for owner in bases(sources, site):
         init = owner.method("__init__")
+        here: set[str] = set()
         for node in ast.walk(init) if init else ():
-            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
-                for target in node.targets:
-                    if (
-                        isinstance(target, ast.Attribute)
-                        and isinstance(target.value, ast.Name)
-                        and target.value.id == "self"
-                        and target.attr == attribute
-                    ):
-                        return owner, node.value
-    return None
+            if isinstance(node, ast.Assign):
+                pairs = [(t, node.value) for t in node.targets]
+            elif isinstance(node, ast.AnnAssign) and node.value is not None:
+                pairs = [(node.target, node.value)]
+            else:
+                continue
+            for target, value in pairs:
+                if (
+                    isinstance(target, ast.Attribute)
+                    and isinstance(target.value, ast.Name)
+                    and target.value.id == "self"
+                    and target.attr not in seen
+                ):
+                    here.add(target.attr)
+                    assert init is not None
+                    yield target.attr, owner, init, value
+        seen |= here
 
 
-def _called_class(
-    sources: Sources, site: ClassSite, owner: ClassSite, call: ast.Call
-) -> list[ClassSite]:
-    """The class a constructor call makes: `Name(...)`, or `self.model_cls(...)`."""
-    func = call.func
-    if isinstance(func, ast.Name):
-        return find_classes(sources, owner.path, func.id)
-    if (
-        isinstance(func, ast.Attribute)
-        and isinstance(func.value, ast.Name)
-        and func.value.id == "self"
-    ):
-        for holder in bases(sources, site):
-            value = holder.attribute(func.attr)
-            if isinstance(value, ast.Name):
-                return find_classes(sources, holder.path, value.id)
-    return []
+class _Maker:
+    """Which classes an expression in a method of a class can construct."""
 
+    def __init__(self, sources: Sources, site: ClassSite) -> None:
+        self.sources, self.site = sources, site
+        self.by_config = False
 
-def _has_layers(sources: Sources, site: ClassSite) -> bool:
-    """Whether the class itself makes the decoder layers: `..., self.layers = make_layers(...)`."""
-    for owner in bases(sources, site):
-        init = owner.method("__init__")
-        for node in ast.walk(init) if init else ():
+    def classes(
+        self, owner: ClassSite, method: ast.FunctionDef, value: ast.expr
+    ) -> list[ClassSite]:
+        """The classes; `by_config` is set where the config decides.
+
+        Raises:
+            RefusedError: an architecture is named that the registry lacks.
+        """
+        found: dict[tuple[str, str], ClassSite] = {}
+        for site in self._expand(owner, method, value, 0):
+            found[site.path, site.name] = site
+        return list(found.values())
+
+    def _expand(
+        self, owner: ClassSite, method: ast.FunctionDef, value: ast.expr, depth: int
+    ) -> Iterator[ClassSite]:
+        if depth > 6:
+            return
+        if isinstance(value, ast.IfExp):
+            yield from self._expand(owner, method, value.body, depth + 1)
+            yield from self._expand(owner, method, value.orelse, depth + 1)
+        elif isinstance(value, ast.Name):
+            for node in ast.walk(method):
+                if isinstance(node, ast.Assign) and any(
+                    isinstance(t, ast.Name) and t.id == value.id for t in node.targets
+                ):
+                    yield from self._expand(owner, method, node.value, depth + 1)
+        elif isinstance(value, ast.Call):
+            yield from self._called(owner, method, value, depth)
+
+    def _called(
+        self, owner: ClassSite, method: ast.FunctionDef, call: ast.Call, depth: int
+    ) -> Iterator[ClassSite]:
+        func = call.func
+        if isinstance(func, ast.Name) and func.id in BY_CONFIG:
+            named = _architectures(call)
+            entries = registry.read(self.sources)
+            self.by_config = self.by_config or not named
+            for name in named:
+                if name not in entries:
+                    where = f"{owner.path}:{call.lineno}"
+                    raise RefusedError(f"the registry has no {name}", where=where)
+                yield from registry.classes(self.sources, entries[name])
+        elif isinstance(func, ast.Name):
+            yield from self._type_named(owner, method, func.id)
+        elif isinstance(func, ast.Attribute) and ast.unparse(func.value) == "self":
+            for holder in bases(self.sources, self.site):
+                attribute = holder.attribute(func.attr)
+                if isinstance(attribute, ast.Name):
+                    yield from find_classes(self.sources, holder.path, attribute.id)
+                    return
+                maker = holder.method(func.attr)
+                if maker is not None:
+                    for node in ast.walk(maker):
+                        if isinstance(node, ast.Return) and node.value is not None:
+                            yield from self._expand(holder, maker, node.value, depth + 1)
+                    return
+
+    def _type_named(
+        self, owner: ClassSite, method: ast.FunctionDef, name: str
+    ) -> Iterator[ClassSite]:
+        """A class by its name, or by a parameter's default that is a class."""
+        direct = find_classes(self.sources, owner.path, name)
+        if direct:
+            yield from direct
+            return
+        arguments = method.args
+        tail = arguments.args[len(arguments.args) - len(arguments.defaults) :]
+        pairs = [
+            *zip(tail, arguments.defaults, strict=True),
+            *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
+        ]
+        for argument, default in pairs:
+            if argument.arg == name and isinstance(default, ast.Name):
+                yield from find_classes(self.sources, owner.path, default.id)
+        for node in ast.walk(method):
             if (
-                isinstance(node, ast.Attribute)
-                and node.attr == "layers"
-                and isinstance(node.ctx, ast.Store)
+                isinstance(node, ast.Assign)
+                and isinstance(node.value, ast.Name)
+                and any(isinstance(t, ast.Name) and t.id == name for t in node.targets)
             ):
-                return True
-    return False
+                yield from find_classes(self.sources, owner.path, node.value.id)
 
 
-def _registered(sources: Sources, call: ast.Call) -> list[ClassSite]:
-    """The class of `init_vllm_registered_model(..., architectures=["X"])`."""
+def _architectures(call: ast.Call) -> list[str]:
     for keyword in call.keywords:
         if keyword.arg == "architectures" and isinstance(keyword.value, ast.List):
-            names = [e.value for e in keyword.value.elts if isinstance(e, ast.Constant)]
-            if len(names) == 1 and (entry := registry.read(sources).get(str(names[0]))):
-                return registry.classes(sources, entry)
+            return [str(e.value) for e in keyword.value.elts if isinstance(e, ast.Constant)]
     return []
+
+
+def _has(sources: Sources, site: ClassSite, method: str) -> bool:
+    return any(owner.method(method) for owner in bases(sources, site))
+
+
+def _is_causal(sources: Sources, site: ClassSite) -> bool:
+    return _has(sources, site, "compute_logits") and _has(sources, site, "forward")
+
+
+def owner_of(sources: Sources, site: ClassSite, method: str) -> ClassSite | None:
+    """The class in the MRO that defines the method."""
+    return next((o for o in bases(sources, site) if o.method(method)), None)
+
+
+def _runs_layers(sources: Sources, site: ClassSite) -> bool:
+    return decoder.forward_with_loop(sources, site) is not None
+
+
+def _called_in_forward(sources: Sources, site: ClassSite) -> set[str]:
+    """The attributes X of `self.X(...)` and `self.X.y(...)` in forward."""
+    owner = owner_of(sources, site, "forward")
+    forward = owner.method("forward") if owner else None
+    found = set()
+    for node in ast.walk(forward) if forward else ():
+        if isinstance(node, ast.Call):
+            parts = ast.unparse(node.func).split(".")
+            if parts[0] == "self" and len(parts) > 1:
+                found.add(parts[1])
+    return found
+
+
+def of_class(sources: Sources, top: ClassSite) -> Structure:
+    """The structure of the target whose registered class is `top`, `unread` where the decoder
+    cannot be named with certainty.
+
+    Raises:
+        RefusedError: a file is nested too deeply to be read.
+    """
+    try:
+        return _of_class(sources, top)
+    except RefusedError as error:
+        return Structure(top, None, None, unread=error.what)
+    except RecursionError:
+        what = "a file of the target is nested too deeply to be read"
+        raise RefusedError(what, where=top.path) from None
+
+
+def _of_class(sources: Sources, top: ClassSite) -> Structure:
+    """Raises RefusedError: the decoder cannot be named with certainty."""
+    languages: list[tuple[str, list[ClassSite], bool]] = []
+    decoders: list[tuple[str, list[ClassSite]]] = []
+    called = _called_in_forward(sources, top)
+    for attribute, owner, method, value in _stored(sources, top):
+        maker = _Maker(sources, top)
+        found = maker.classes(owner, method, value)
+        if maker.by_config or (found and all(_is_causal(sources, s) for s in found)):
+            languages.append((attribute, found, maker.by_config))
+        elif found and attribute in called and all(_runs_layers(sources, s) for s in found):
+            decoders.append((attribute, found))
+    where = f"{top.path}:{top.line}"
+    if len(decoders) == 1 and not languages:
+        attribute, found = decoders[0]
+        only = _one(found, top, attribute)
+        if attribute == "language_model":
+            return Structure(top, None, only, attribute)
+        return Structure(top, top, only, None, attribute)
+    if languages:
+        names = {attribute for attribute, _, _ in languages}
+        if len(names) != 1:
+            raise RefusedError(
+                f"{top.name} holds several models: {', '.join(sorted(names))}", where=where
+            )
+        attribute = names.pop()
+        found = [site for _, sites, _ in languages for site in sites]
+        if any(by_config for _, _, by_config in languages):
+            return Structure(top, None, None, attribute)
+        language = _one(found, top, attribute)
+        inner = _of_class(sources, language)
+        if inner.by_config:
+            return Structure(top, None, None, attribute)
+        return Structure(top, inner.causal, inner.decoder, attribute, inner.inner)
+    if not decoders:
+        bare = [
+            (attribute, found)
+            for attribute, owner, method, value in _stored(sources, top)
+            if (found := _Maker(sources, top).classes(owner, method, value))
+            and all(_runs_layers(sources, s) for s in found)
+        ]
+        raise RefusedError(
+            f"{top.name} holds no decoder that is called in forward"
+            + (f"; {', '.join(a for a, _ in bare)} run layers" if bare else ""),
+            where=where,
+        )
+    raise RefusedError(
+        f"{top.name} runs several decoders: {', '.join(a for a, _ in decoders)}", where=where
+    )
 
 
 def _one(found: list[ClassSite], site: ClassSite, attribute: str) -> ClassSite:
-    if len(found) != 1:
-        names = ", ".join(f"{s.path}:{s.name}" for s in found) or "none that can be named"
+    unique = {(s.path, s.name): s for s in found}
+    if len(unique) != 1:
+        names = ", ".join(f"{s.path}:{s.name}" for s in unique.values())
         raise RefusedError(
             f"the class behind {site.name}.{attribute} is not certain: {names}",
             where=f"{site.path}:{site.line}",
         )
-    return found[0]
-
-
-def of_class(sources: Sources, top: ClassSite) -> Structure:
-    """The structure of the target whose registered class is `top`.
-
-    Raises:
-        RefusedError: the decoder cannot be named with certainty.
-    """
-    inner = _assigned(sources, top, "model")
-    if inner is not None:
-        decoder = _one(_called_class(sources, top, *inner), top, "model")
-        return Structure(top, top, decoder)
-    wrapped = _assigned(sources, top, "language_model")
-    if wrapped is None:
-        raise RefusedError(
-            f"{top.name} has neither `self.model` nor `self.language_model`",
-            where=f"{top.path}:{top.line}",
-        )
-    owner, call = wrapped
-    if isinstance(call.func, ast.Name) and call.func.id == "init_vllm_registered_model":
-        language = _one(_registered(sources, call), top, "language_model")
-    else:
-        language = _one(_called_class(sources, top, owner, call), top, "language_model")
-    if _has_layers(sources, language):
-        return Structure(top, None, language)
-    return Structure(top, language, of_class(sources, language).decoder)
+    return next(iter(unique.values()))

@@ -1,7 +1,8 @@
 """Makes a decoder's `forward` return the residual stream on entry to each asked layer.
 
-Known structure (`DeepseekV2Model`, 0.10.1-0.17.1): a loop over this rank's layers whose layer
-defers its residual, intermediate tensors on all but the last rank, then the final norm.
+Up to 0.17.1 the decoder gets the layer ids and their methods itself; from 0.18.0 it inherits
+`EagleModelMixin`, as upstream's decoders do.  What the stream is (`sum` or `hidden`) was decided
+by reading the layer classes, see `vllm_eagle3_patches.decoder`.
 """
 
 from __future__ import annotations
@@ -12,14 +13,15 @@ from typing import cast
 
 import libcst as cst
 
+from vllm_eagle3_patches.codemods import headers, imports
 from vllm_eagle3_patches.codemods.syntax import (
+    WIDTH,
     body_of,
     build,
     code,
     edit_class,
     edit_method,
     insert_methods,
-    matches,
     method_index,
     names_in,
     plain,
@@ -27,113 +29,173 @@ from vllm_eagle3_patches.codemods.syntax import (
     tree,
     with_body,
 )
+from vllm_eagle3_patches.decoder import Loop, Stream, find_loop
 from vllm_eagle3_patches.errors import RefusedError
-from vllm_eagle3_patches.gates.aux_capture import LAYERS, captures, layer_call
+from vllm_eagle3_patches.gates.aux_capture import LAYERS, captures
 
-ITERATIONS = (
-    "islice(self.layers, self.start_layer, self.end_layer)",  # 0.10.2 on
-    "self.layers[self.start_layer:self.end_layer]",  # to 0.10.1.1
-)
+MIXIN = "EagleModelMixin"
 ATTRIBUTE = f"{LAYERS}: tuple[int, ...] = ()"
 METHODS = """
 def set_aux_hidden_state_layers(self, layers: tuple[int, ...]) -> None:
-    reachable = range(self.start_layer, self.end_layer + 1)
+    reachable = range({first}, {last} + 1)
     if len(set(layers)) != len(layers) or not set(layers) <= set(reachable):
         raise ValueError(
-            f"EAGLE-3 aux hidden state layers {tuple(layers)} must be distinct and lie "
-            f"in {self.start_layer}..{self.end_layer}, the layers of the last pipeline "
+            f"EAGLE-3 aux hidden state layers {{tuple(layers)}} must be distinct and lie "
+            f"in {{{first}}}..{{{last}}}, the layers of the last pipeline "
             "stage: aux hidden states do not cross pipeline stages."
         )
     self.aux_hidden_state_layers = tuple(layers)
 
 def get_eagle3_aux_hidden_state_layers(self) -> tuple[int, ...]:
-    num_layers = len(self.layers)
+    num_layers = len(self.{container})
     return (2, num_layers // 2, num_layers - 3)
 """
-LOOP = """
-aux_hidden_states = []
-for idx, layer in enumerate(
-    {iteration},
-    start=self.start_layer,
-):
-    if idx in self.aux_hidden_state_layers:
-        aux_hidden_states.append(
-            hidden_states.clone()
-            if residual is None
-            else hidden_states + residual
+PP_TESTS = ("not get_pp_group().is_last_rank", "not pp_group.is_last_rank")
+
+
+def _value(loop: Loop, stream: str, *, first: bool) -> str:
+    """The expression of the stream; a copy where later layers could write into it."""
+    if stream == "hidden" or loop.residual is None:
+        return f"{loop.hidden}.clone()"
+    total = f"{loop.hidden} + {loop.residual}"
+    return f"{loop.hidden}.clone() if {loop.residual} is None else {total}" if first else total
+
+
+def _append(value: str, indent: int) -> str:
+    """`aux_hidden_states.append(value)`, broken as the formatter would at this column."""
+    line = f"aux_hidden_states.append({value})"
+    if indent + len(line) <= WIDTH:
+        return line
+    if indent + 4 + len(value) <= WIDTH:
+        return f"aux_hidden_states.append(\n    {value}\n)"
+    parts = value.replace(" if ", "\n    if ").replace(" else ", "\n    else ")
+    return f"aux_hidden_states.append(\n    {parts}\n)"
+
+
+def _indented(text: str, by: str = "    ") -> str:
+    return "".join(f"{by}{line}\n" for line in text.splitlines())
+
+
+class _Forward:
+    """The parts of one decoder's forward, and the edit of them."""
+
+    def __init__(self, module: cst.Module, forward: cst.FunctionDef, stream: str) -> None:
+        self.module, self.forward, self.stream = module, forward, stream
+        function = cast(ast.FunctionDef, tree(forward))
+        self.loop = find_loop(function)
+        self.body = body_of(forward)
+        if len(self.body) != len(function.body):
+            raise RefusedError("several statements of forward stand on one line")
+        self.at = function.body.index(self.loop.node)
+        self.node = cast(cst.For, self.body[self.at])
+        self.piped = "self.start_layer" in plain(self.node.iter)
+        taken = names_in(forward)
+        if "aux_hidden_states" in taken:
+            raise RefusedError("forward uses the name aux_hidden_states for something else")
+        free = [name for name in ("idx", "layer_idx") if name not in taken]
+        if self.loop.index is None and not free:
+            raise RefusedError("forward uses the names idx and layer_idx for something else")
+        self.index = self.loop.index or free[0]
+
+    @property
+    def last(self) -> str:
+        """The id behind this rank's last layer."""
+        return "self.end_layer" if self.piped else f"len(self.{self.loop.container})"
+
+    def edited(self) -> cst.FunctionDef:
+        before, after = self.body[: self.at], self.body[self.at + 1 :]
+        start, loop = self._loop()
+        return with_body(self.forward, [*before, start, loop, *self._tail(after)])
+
+    def _loop(self) -> tuple[cst.BaseStatement, cst.For]:
+        """The empty list in front of the loop, and the loop with the capture at its top."""
+        for part in (self.node.iter, self.node.target):
+            if "#" in code(part):
+                raise RefusedError("there are comments inside what the loop iterates")
+        id_ = self.index
+        text = f"for {plain(self.node.target)} in {plain(self.node.iter)}:\n"
+        if self.loop.index is None:
+            source = f"    {plain(self.node.iter)},\n"
+            offset = "    start=self.start_layer,\n" if self.piped else ""
+            text = f"for {id_}, {plain(self.node.target)} in enumerate(\n{source}{offset}):\n"
+            if not offset:
+                text = (
+                    f"for {id_}, {plain(self.node.target)} in enumerate({source.strip()[:-1]}):\n"
+                )
+        elif not self.loop.absolute:
+            id_ = f"self.start_layer + {id_}"
+        append = _append(_value(self.loop, self.stream, first=True), 16)
+        text += f"    if {id_} in self.{LAYERS}:\n{_indented(append, ' ' * 8)}"
+        start, built = build(f"aux_hidden_states = []\n{text}", self.module)
+        capturing = cast(cst.For, built)
+        new = self.node.with_changes(
+            leading_lines=[],
+            body=self.node.body.with_changes(body=[*body_of(capturing), *body_of(self.node)]),
         )
-"""
-LAYER_RESULT = ("hidden_states", "residual")
-LAST = """
-if self.end_layer in self.aux_hidden_state_layers:
-    aux_hidden_states.append(hidden_states + residual)
-"""
-NORM = "hidden_states, _ = self.norm(hidden_states, residual)"
-RETURN = """
-if aux_hidden_states:
-    return hidden_states, aux_hidden_states
-"""
+        if self.loop.index is None:
+            new = new.with_changes(target=capturing.target, iter=capturing.iter)
+        first = cast(cst.SimpleStatementLine, start)
+        return first.with_changes(leading_lines=self.node.leading_lines), new
+
+    def _tail(self, after: Sequence[cst.BaseStatement]) -> list[cst.BaseStatement]:
+        """What follows the loop, with the last state captured and the states returned."""
+        if not after:
+            raise RefusedError("forward ends with its loop")
+        handing_over = [_hands_over(s) for s in after]
+        cut = int(handing_over[0] and cast(cst.If, after[0]).orelse is None)
+        returns = [i for i, s in enumerate(after) if _returns(s) and not handing_over[i]]
+        if returns != [len(after) - 1]:
+            raise RefusedError("forward does not end in its one return behind the loop")
+        append = _append(_value(self.loop, self.stream, first=False), 12)
+        text = f"if {self.last} in self.{LAYERS}:\n{_indented(append)}"
+        last = cast(cst.If, build(text, self.module)[0])
+        rest = list(after[cut:])
+        blank = [cst.EmptyLine(indent=False)]
+        head = rest[0]
+        if isinstance(head, (cst.SimpleStatementLine, cst.If)) and cut:
+            last = last.with_changes(leading_lines=head.leading_lines)
+            rest[0] = head.with_changes(leading_lines=blank)
+        else:
+            last = last.with_changes(leading_lines=blank)
+        return [*after[:cut], last, *rest[:-1], *self._return(rest[-1])]
+
+    def _return(self, statement: cst.BaseStatement) -> list[cst.BaseStatement]:
+        """`return x` as: return x and the states if there are any, else x."""
+        node = cast(ast.Return, tree(statement))
+        if node.value is None:
+            raise RefusedError("forward returns nothing")
+        leading = cast(cst.SimpleStatementLine, statement).leading_lines
+        name = ast.unparse(node.value)
+        pair = f"if aux_hidden_states:\n    return {self.loop.hidden}, aux_hidden_states"
+        if name == self.loop.hidden:
+            new = build(pair, self.module)
+            first = cast(cst.If, new[0]).with_changes(leading_lines=leading)
+            return [first, cast(cst.SimpleStatementLine, statement).with_changes(leading_lines=[])]
+        if isinstance(node.value, ast.Name):
+            new = build(pair.replace(f"return {self.loop.hidden},", f"return {name},"), self.module)
+            first = cast(cst.If, new[0]).with_changes(leading_lines=leading)
+            return [first, cast(cst.SimpleStatementLine, statement).with_changes(leading_lines=[])]
+        if not isinstance(node.value, ast.Call):
+            raise RefusedError(f"forward returns `{name}`")
+        hidden = self.loop.hidden
+        new = build(f"{hidden} = {name}\n{pair}\nreturn {hidden}", self.module)
+        first_line = cast(cst.SimpleStatementLine, new[0]).with_changes(leading_lines=leading)
+        return [first_line, *new[1:]]
 
 
-def _loop_at(body: Sequence[cst.BaseStatement]) -> int:
-    """Where the loop over the decoder layers stands, checked to be the one that is known."""
-    loops = [i for i, s in enumerate(body) if isinstance(s, cst.For)]
-    if len(loops) != 1:
-        raise RefusedError(f"{len(loops)} loops in forward, where one over the layers was expected")
-    loop = cast(cst.For, body[loops[0]])
-    if plain(loop.target) != "layer" or loop.orelse is not None or loop.asynchronous is not None:
-        raise RefusedError(f"the loop runs over `{plain(loop.target)}`, not `layer`")
-    if plain(loop.iter) not in [ast.unparse(ast.parse(i)) for i in ITERATIONS]:
-        raise RefusedError(f"the loop iterates `{plain(loop.iter)}`")
-    if "#" in code(loop.iter):
-        raise RefusedError("there are comments inside what the loop iterates")
-    calls = body_of(loop)
-    if len(calls) != 1 or layer_call(tree(calls[0])) != LAYER_RESULT:
-        raise RefusedError("the loop's body is not one `hidden_states, residual = layer(...)`")
-    return loops[0]
+def _hands_over(statement: cst.BaseStatement) -> bool:
+    """Whether this is the branch that returns the intermediate tensors to the next stage, and
+    nothing else returns in it."""
+    if not isinstance(statement, cst.If) or plain(statement.test) not in PP_TESTS:
+        return False
+    node = cast(ast.If, tree(statement))
+    given = [n for s in node.body for n in ast.walk(s) if isinstance(n, ast.Return)]
+    other = [n for s in node.orelse for n in ast.walk(s) if isinstance(n, ast.Return)]
+    return len(given) == 1 and "IntermediateTensors" in ast.unparse(given[0]) and not other
 
 
-def _capture(module: cst.Module, forward: cst.FunctionDef) -> cst.FunctionDef:
-    body = body_of(forward)
-    at = _loop_at(body)
-    after = body[at + 1 :]
-    if not (
-        len(after) == 3
-        and isinstance(after[0], cst.If)
-        and plain(after[0].test) == "not get_pp_group().is_last_rank"
-        and after[0].orelse is None
-        and "IntermediateTensors" in plain(after[0])
-        and matches(after[1], NORM)
-        and matches(after[2], "return hidden_states")
-    ):
-        raise RefusedError("after the loop there is not: intermediate tensors, final norm, return")
-    taken = names_in(forward) & {"idx", "aux_hidden_states"}
-    if taken:
-        raise RefusedError(f"forward uses the name {taken.pop()} for something else")
-
-    loop = cast(cst.For, body[at])
-    text = LOOP.format(iteration=plain(loop.iter))
-    start, built = build(text, module)
-    capturing = cast(cst.For, built)
-    comments = loop.leading_lines
-    new_loop = loop.with_changes(
-        leading_lines=[],
-        target=capturing.target,
-        iter=capturing.iter,
-        body=loop.body.with_changes(body=[*body_of(capturing), *body_of(loop)]),
-    )
-    first = cast(cst.SimpleStatementLine, start).with_changes(leading_lines=comments)
-    norm = cast(cst.SimpleStatementLine, after[1])
-    last = cast(cst.If, build(LAST, module)[0]).with_changes(leading_lines=norm.leading_lines)
-    blank = [cst.EmptyLine(indent=False)]
-    tail = [
-        after[0],
-        last,
-        norm.with_changes(leading_lines=blank),
-        *build(RETURN, module),
-        after[2],
-    ]
-    return with_body(forward, [*body[:at], first, new_loop, *tail])
+def _returns(statement: cst.BaseStatement) -> bool:
+    return any(isinstance(n, ast.Return) for n in ast.walk(tree(statement)))
 
 
 def _with_attribute(cls: cst.ClassDef, module: cst.Module) -> cst.ClassDef:
@@ -141,24 +203,45 @@ def _with_attribute(cls: cst.ClassDef, module: cst.Module) -> cst.ClassDef:
     `__init__` has it too (EagleMistralLarge3Model, 0.12.0 on)."""
     body = list(body_of(cls))
     first = next((i for i, s in enumerate(body) if not isinstance(s, cst.SimpleStatementLine)), 0)
+    new = build(ATTRIBUTE, module)
     if first == 0:
-        raise RefusedError("the class body does not begin with its attributes")
-    return with_body(cls, splice(body, first, build(ATTRIBUTE, module)))
+        head = body[0]
+        blank = [cst.EmptyLine(indent=False)]
+        if not isinstance(head, (cst.FunctionDef, cst.ClassDef)):
+            raise RefusedError("the class body does not begin with attributes or methods")
+        return with_body(cls, [*new, head.with_changes(leading_lines=blank), *body[1:]])
+    return with_body(cls, splice(body, first, new))
 
 
-def transform(module: cst.Module, cls: str) -> cst.Module:
-    """Raises RefusedError where the loop, or what follows it, is not the structure it knows."""
+def transform(
+    module: cst.Module, cls: str, stream: str = "sum", era: str = "methods"
+) -> cst.Module:
+    """`era`: "methods" of its own, the "mixin", or "inherited" where a base has the mixin.
+
+    Raises RefusedError where the loop, or what follows it, has no structure it knows.
+    """
 
     def change(node: cst.ClassDef) -> cst.ClassDef:
         index = method_index(node, "forward")
         if index is None:
             raise RefusedError("no method forward")
-        verdict = captures(cast(ast.FunctionDef, tree(body_of(node)[index])))
+        known = Stream[stream.upper()]
+        verdict = captures(cast(ast.FunctionDef, tree(body_of(node)[index])), known)
         if verdict:
             return node
         if verdict is False or LAYERS in plain(node):
             raise RefusedError("it captures aux hidden states in an unknown form")
-        with_forward = edit_method(node, "forward", lambda f: _capture(module, f))
-        return _with_attribute(insert_methods(with_forward, "forward", METHODS, module), module)
+        parts = _Forward(module, cast(cst.FunctionDef, body_of(node)[index]), stream)
+        new = edit_method(node, "forward", lambda _: parts.edited())
+        if era == "inherited":
+            return new
+        if era == "mixin":
+            return headers.with_base(new, MIXIN, module.default_indent)
+        first = "self.start_layer" if parts.piped else "0"
+        text = METHODS.format(first=first, last=parts.last, container=parts.loop.container)
+        return _with_attribute(insert_methods(new, "forward", text, module), module)
 
-    return edit_class(module, cls, change)
+    changed = edit_class(module, cls, change)
+    if changed is module or era != "mixin":
+        return changed
+    return imports.add_beside(changed, MIXIN, headers.INTERFACES)

@@ -33,7 +33,16 @@ def _with_branch(node: cst.If, branch: cst.If) -> cst.If:
     return node.with_changes(orelse=branch.with_changes(orelse=rest))
 
 
-def transform(module: cst.Module, cls: str, architecture: str, attribute: str) -> cst.Module:
+def _laid_out(value: str) -> str:
+    """The value over three lines, as the formatter lays out a call or a long attribute."""
+    pad = " " * 20
+    if value.startswith("getattr("):
+        inner = value.removeprefix("getattr(").removesuffix(")").replace("'", '"')
+        return f"getattr(\n{pad}    {inner}\n{pad})"
+    return f"(\n{pad}    {value}\n{pad})"
+
+
+def transform(module: cst.Module, cls: str, architecture: str, value: str) -> cst.Module:
     """Raises RefusedError where the chain does not end in `else: ... image_token_index`."""
 
     def change(method: cst.FunctionDef) -> cst.FunctionDef:
@@ -42,20 +51,18 @@ def transform(module: cst.Module, cls: str, architecture: str, attribute: str) -
             raise RefusedError("no chain of branches that sets image_token_index")
         body = branch_for(chain, architecture)
         if body is not None:
-            if reads(body, attribute):
+            if reads(body, value):
                 return method
-            raise RefusedError(f"the branch for {architecture} does not read {attribute}")
+            raise RefusedError(f"the branch for {architecture} does not read {value}")
         test, last = branches(chain)[-1]
-        if test is not None or not reads(last, "image_token_index"):
+        if test is not None or not reads(last, "target_model.config.image_token_index"):
             raise RefusedError("the chain does not end in `else: ... image_token_index`")
         branch = cast(
             cst.If,
             build(
                 f"""
                 if self.get_model_name(target_model) == "{architecture}":
-                    self.model.config.image_token_index = (
-                        target_model.config.{attribute}
-                    )
+                    self.model.config.image_token_index = {_laid_out(value)}
                 """,
                 module,
             )[0],

@@ -53,6 +53,8 @@ def add_beside(module: cst.Module, name: str, siblings: tuple[str, ...]) -> cst.
         for i, s in enumerate(module.body)
         if (node := _import_at(s)) is not None and _module_of(node) in siblings
     ]
+    if not found:
+        return _add_new(module, name, siblings)
     if len(found) != 1:
         raise RefusedError(
             f"{len(found)} imports from {' or '.join(siblings)}, where one was expected"
@@ -70,6 +72,33 @@ def add_beside(module: cst.Module, name: str, siblings: tuple[str, ...]) -> cst.
     old = cast(cst.SimpleStatementLine, module.body[index])
     changed = old.with_changes(body=new.body)
     return module.with_changes(body=[*module.body[:index], changed, *module.body[index + 1 :]])
+
+
+def _add_new(module: cst.Module, name: str, siblings: tuple[str, ...]) -> cst.Module:
+    """A new import of `name`, sorted in among the relative ones, else among vLLM's own."""
+    relative = [i for i, s in enumerate(module.body) if _from(s).startswith(".")]
+    own = [i for i, s in enumerate(module.body) if _from(s).startswith("vllm.")]
+    if not relative and not own:
+        raise RefusedError("the file imports nothing of vLLM")
+    source = siblings[0] if relative else siblings[1]
+    among = relative or own
+    behind = [i for i in among if _from(module.body[i]) > source]
+    new = cast(cst.SimpleStatementLine, build(f"from {source} import {name}", module)[0])
+    body = list(module.body)
+    if behind:
+        old = cast(cst.SimpleStatementLine, body[behind[0]])
+        new = new.with_changes(leading_lines=old.leading_lines)
+        body[behind[0]] = old.with_changes(leading_lines=[])
+        body.insert(behind[0], new)
+    else:
+        body.insert(among[-1] + 1, new)
+    return module.with_changes(body=body)
+
+
+def _from(statement: cst.CSTNode) -> str:
+    """The module a top-level `from` import names, "" for any other statement."""
+    node = _import_at(statement)
+    return _module_of(node) if node is not None else ""
 
 
 def add_stdlib(module: cst.Module, source: str, name: str) -> cst.Module:

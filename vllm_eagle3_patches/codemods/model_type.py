@@ -1,4 +1,4 @@
-"""Adds DeepSeek's and Kimi's model types to the list in `SpeculativeConfig`."""
+"""Adds model types to the list in `SpeculativeConfig`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import libcst as cst
 
 from vllm_eagle3_patches.codemods.syntax import build, code, edit_class, tree
 from vllm_eagle3_patches.errors import RefusedError
-from vllm_eagle3_patches.gates.model_type import CLASS, LISTS, MODEL_TYPES, entries, find_list
+from vllm_eagle3_patches.gates.model_type import CLASS, LISTS, entries, find_list
 
 
 def _is_name(node: cst.CSTNode, name: str) -> bool:
@@ -16,8 +16,9 @@ def _is_name(node: cst.CSTNode, name: str) -> bool:
 class _Extend(cst.CSTTransformer):
     """Replaces the value of the assignment to `name` by one entry a line."""
 
-    def __init__(self, name: str, module: cst.Module, indent: str) -> None:
-        self.name, self.module, self.indent = name, module, indent
+    def __init__(self, name: str, types: list[str], module: cst.Module) -> None:
+        self.name, self.types, self.module = name, types, module
+        self.indent = module.default_indent
         self.changed = 0
 
     def visit_SimpleStatementLine(self, node: cst.SimpleStatementLine) -> bool:
@@ -40,7 +41,7 @@ class _Extend(cst.CSTTransformer):
         self.changed += 1
         present = [code(element.value) for element in assign.value.elements]
         quoted = [
-            f'"{t}"' for t in MODEL_TYPES if f'"{t}"' not in present and f"'{t}'" not in present
+            f'"{t}"' for t in self.types if f'"{t}"' not in present and f"'{t}'" not in present
         ]
         lines = [f"{self.name} = [", *(f"{self.indent}{e}," for e in [*present, *quoted]), "]"]
         new = build("\n".join(lines), self.module)[0]
@@ -48,7 +49,7 @@ class _Extend(cst.CSTTransformer):
         return updated_node.with_changes(body=new.body)
 
 
-def transform(module: cst.Module) -> cst.Module:
+def transform(module: cst.Module, types: str) -> cst.Module:
     """Raises RefusedError where the list is not one this tool knows."""
 
     def change(cls: cst.ClassDef) -> cst.ClassDef:
@@ -57,10 +58,11 @@ def transform(module: cst.Module) -> cst.Module:
         found = find_list(node)
         if found is None:
             raise RefusedError(f"no list {' or '.join(LISTS)} that a model_type is tested against")
-        if set(MODEL_TYPES) <= set(entries(found) or ()):
+        wanted = types.split(",")
+        if set(wanted) <= set(entries(found) or ()):
             return cls
         name = found.targets[0].id  # type: ignore[attr-defined]
-        extend = _Extend(name, module, module.default_indent)
+        extend = _Extend(name, wanted, module)
         new = cls.visit(extend)
         if extend.changed != 1:
             raise RefusedError(

@@ -112,10 +112,11 @@ def edit_method(
 
 
 def insert_methods(cls: cst.ClassDef, before: str, text: str, module: cst.Module) -> cst.ClassDef:
-    """The class with new methods in front of method `before`, blank lines between."""
+    """The class with new methods in front of method `before`, or at its end where it has no
+    such method; blank lines between."""
     index = method_index(cls, before)
     if index is None:
-        raise RefusedError(f"no method {before}")
+        index = len(body_of(cls))
     blank = cst.EmptyLine(indent=False)
     methods = [cast(cst.FunctionDef, m) for m in build(text, module)]
     spaced = [m.with_changes(leading_lines=[blank]) for m in methods]

@@ -22,14 +22,14 @@ if not hasattr(target_language_model, "model"):
 
 
 class _InsertAfter(cst.CSTTransformer):
-    def __init__(self, statement: str, new: list[cst.BaseStatement]) -> None:
+    def __init__(self, statement: tuple[str, ...], new: list[cst.BaseStatement]) -> None:
         self.statement, self.new = statement, new
         self.changed = 0
 
     def leave_SimpleStatementLine(
         self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
     ) -> cst.BaseStatement | cst.FlattenSentinel[cst.BaseStatement]:
-        if not matches(original_node, self.statement):
+        if not any(matches(original_node, s) for s in self.statement):
             return updated_node
         self.changed += 1
         return cst.FlattenSentinel([updated_node, *self.new])
@@ -41,13 +41,13 @@ def transform(module: cst.Module, cls: str) -> cst.Module:
     def change(method: cst.FunctionDef) -> cst.FunctionDef:
         found = follows(cast(ast.FunctionDef, tree(method)))
         if found is None:
-            raise RefusedError(f"no statement `{LANGUAGE_MODEL}`")
+            raise RefusedError(f"no statement `{LANGUAGE_MODEL[0]}`")
         if handles_bare(found[1]):
             return method
         insert = _InsertAfter(LANGUAGE_MODEL, build(BRANCH, module))
         new = method.visit(insert)
         if insert.changed != 1:
-            raise RefusedError(f"`{LANGUAGE_MODEL}` stands {insert.changed} times, not once")
+            raise RefusedError(f"`{LANGUAGE_MODEL[0]}` stands {insert.changed} times, not once")
         return cast(cst.FunctionDef, new)
 
     changed = edit_class(module, cls, lambda node: edit_method(node, "load_model", change))

@@ -1,79 +1,75 @@
 """Gate `aux-capture`: the decoder's `forward` returns the aux hidden states that were asked for.
 
-Id k is the residual stream on entry to layer k.  A DeepSeek layer defers its residual
-(`hidden_states, residual = layer(...)`), so the stream is `hidden_states + residual`.
+Id k is the residual stream on entry to layer k.  What the stream is, in terms of the loop's
+variables, is decided by reading the layer classes (`vllm_eagle3_patches.decoder`).
 """
 
 from __future__ import annotations
 
 import ast
 
+from vllm_eagle3_patches import decoder
+from vllm_eagle3_patches.decoder import Loop, Stream
+from vllm_eagle3_patches.errors import RefusedError
 from vllm_eagle3_patches.gates.base import Edit, Finding, State
+from vllm_eagle3_patches.gates.protocol import MIXIN, claims, has_mixin, inherits
+from vllm_eagle3_patches.recurrence import refusal
 from vllm_eagle3_patches.sources import ClassSite, Sources, bases
+from vllm_eagle3_patches.structure import Structure
 from vllm_eagle3_patches.target import Target
 
 NAME = "aux-capture"
 LAYERS = "aux_hidden_state_layers"
+HELPER = "_maybe_add_hidden_state"  # of EagleModelMixin, 0.18.0 on
 
 
-def layer_call(statement: ast.stmt) -> tuple[str, str] | None:
-    """The names `h, r` of a statement `h, r = layer(...)`."""
-    if (
-        isinstance(statement, ast.Assign)
-        and len(statement.targets) == 1
-        and isinstance(statement.value, ast.Call)
-        and isinstance(statement.value.func, ast.Name)
-        and statement.value.func.id == "layer"
-        and isinstance(statement.targets[0], ast.Tuple)
-    ):
-        names = [e.id for e in statement.targets[0].elts if isinstance(e, ast.Name)]
-        if len(names) == 2:
-            return names[0], names[1]
-    return None
-
-
-def _absolute_index(loop: ast.For) -> str | None:
-    """The name of the loop's absolute layer index, `enumerate(..., start=self.start_layer)`."""
-    if (
-        isinstance(loop.target, ast.Tuple)
-        and isinstance(loop.target.elts[0], ast.Name)
-        and isinstance(loop.iter, ast.Call)
-        and ast.unparse(loop.iter.func) == "enumerate"
-        and [ast.unparse(k) for k in loop.iter.keywords] == ["start=self.start_layer"]
-    ):
-        return loop.target.elts[0].id
-    return None
-
-
-def captures(forward: ast.FunctionDef) -> bool | None:
+def captures(forward: ast.FunctionDef, stream: Stream | None = None) -> bool | None:
     """Whether `forward` captures as it must; None where there is no trace of capturing.
 
-    True only for the forms that are known to be right: before the layer's call, for absolute
-    ids, the deferred residual added, the list returned beside the hidden states.
+    True only for the forms that are known to be right: upstream's helper, or a test of the id in
+    front of the layer's call that takes the stream; and the list returned beside the hidden
+    states.  With `stream` not known, a form that adds the deferred residual is taken as right.
     """
-    if "aux_hidden" not in ast.dump(forward):
+    text = ast.unparse(forward)
+    if "aux_hidden" not in text:
         return None
-    for loop in ast.walk(forward):
-        if not isinstance(loop, ast.For) or (index := _absolute_index(loop)) is None:
-            continue
-        calls = [i for i, s in enumerate(loop.body) if layer_call(s)]
-        checks = [
-            (i, s)
-            for i, s in enumerate(loop.body)
-            if isinstance(s, ast.If) and ast.unparse(s.test) == f"{index} in self.{LAYERS}"
-        ]
-        if len(calls) != 1 or len(checks) != 1 or checks[0][0] > calls[0]:
-            return False
-        names = layer_call(loop.body[calls[0]])
-        assert names is not None
-        return _takes_stream(checks[0][1], *names) and _returns_pair(forward, names[0])
-    return False
+    if f"self.{HELPER}(" in text:
+        return all(header.known for _, header in decoder.loops(forward)) and _returns_pair(forward)
+    try:
+        loop = decoder.find_loop(forward)
+    except RefusedError:
+        return False
+    if loop.index is None:
+        return False
+    body = loop.node.body
+    calls = [i for i, s in enumerate(body) if _contains_call(s, loop)]
+    ids = [loop.index, f"self.start_layer + {loop.index}", f"{loop.index} + self.start_layer"]
+    checks = [
+        (i, s)
+        for i, s in enumerate(body)
+        if isinstance(s, ast.If) and LAYERS in ast.unparse(s.test)
+    ]
+    if len(checks) != 1 or not calls:
+        return False
+    at, check = checks[0]
+    # In front of the layer's call its own id; behind it (cohere2_moe, 0.32.0) the next one's.
+    offset = "" if at < calls[0] else " + 1"
+    if ast.unparse(check.test) not in [f"{id_}{offset} in self.{LAYERS}" for id_ in ids]:
+        return False
+    return _takes_stream(check, loop, stream) and _returns_pair(forward)
 
 
-def _takes_stream(check: ast.If, hidden: str, residual: str) -> bool:
-    stream = f"{hidden} + {residual}"
-    guarded = f"if {residual} is None else {stream}"
-    allowed = (stream, f"{hidden} {guarded}", f"{hidden}.clone() {guarded}")
+def _contains_call(statement: ast.stmt, loop: Loop) -> bool:
+    return any(node is call for node in ast.walk(statement) for call in loop.calls)
+
+
+def _takes_stream(check: ast.If, loop: Loop, stream: Stream | None) -> bool:
+    hidden, residual = loop.hidden, loop.residual
+    total = f"{hidden} + {residual}"
+    guarded = f"if {residual} is None else {total}"
+    allowed = [total, f"{hidden} {guarded}", f"{hidden}.clone() {guarded}"]
+    if residual is None or stream is Stream.HIDDEN:
+        allowed = [hidden, f"{hidden}.clone()"]
     first = check.body[0]
     value = None
     if isinstance(first, ast.Assign):
@@ -83,13 +79,35 @@ def _takes_stream(check: ast.If, hidden: str, residual: str) -> bool:
     return value is not None and ast.unparse(value) in allowed
 
 
-def _returns_pair(forward: ast.FunctionDef, hidden: str) -> bool:
+def _returns_pair(forward: ast.FunctionDef) -> bool:
     return any(
         isinstance(node, ast.Return)
-        and node.value is not None
-        and ast.unparse(node.value) == f"({hidden}, aux_hidden_states)"
+        and isinstance(node.value, ast.Tuple)
+        and len(node.value.elts) == 2
+        and ast.unparse(node.value.elts[1]) == "aux_hidden_states"
         for node in ast.walk(forward)
     )
+
+
+def _decoder(sources: Sources, structure: Structure) -> tuple[ClassSite, ast.FunctionDef]:
+    """The class that owns the decoder's forward, and that forward."""
+    assert structure.decoder is not None
+    found = decoder.forward_with_loop(sources, structure.decoder)
+    if found is None:
+        raise RefusedError(f"{structure.decoder.name} has no loop", where=structure.decoder.path)
+    return found
+
+
+def _stream(sources: Sources, structure: Structure, forward: ast.FunctionDef) -> Stream:
+    assert structure.decoder is not None
+    loop = decoder.find_loop(forward)
+    if loop.residual is None:
+        decoder.single_stream(forward, loop)
+    layers = decoder.layer_classes(sources, structure.decoder, loop.container)
+    stream = decoder.stream_of(sources, loop, layers)
+    if stream is Stream.SUM and decoder.drops_residual(forward, loop):
+        raise RefusedError("its layers defer their residual, and it drops that of the last one")
+    return stream
 
 
 def _has_ids(sources: Sources, decoder: ClassSite) -> bool:
@@ -102,37 +120,65 @@ def _has_ids(sources: Sources, decoder: ClassSite) -> bool:
 
 
 def inspect(sources: Sources, target: Target) -> Finding:
-    worst: Finding | None = None
-    for structure in target.structures:
-        decoder = structure.decoder
-        forward = decoder.method("forward")
-        if forward is None:
-            detail = f"{decoder.name} has no forward of its own"
-            return Finding(NAME, State.REFUSED, decoder.path, decoder.line, detail)
-        verdict = captures(forward)
-        if verdict is False:
-            detail = f"{decoder.name}.forward captures aux hidden states in an unknown form"
-            return Finding(NAME, State.REFUSED, decoder.path, forward.lineno, detail)
-        if verdict and not _has_ids(sources, decoder):
-            detail = f"{decoder.name}.forward reads {LAYERS}, which nothing sets at first"
-            return Finding(NAME, State.REFUSED, decoder.path, forward.lineno, detail)
-        if verdict is None:
-            detail = f"{decoder.name}.forward returns no aux hidden states"
-            worst = worst or Finding(NAME, State.CLOSED, decoder.path, forward.lineno, detail)
-    if worst is not None:
-        return worst
-    decoder = target.structures[0].decoder
-    forward = decoder.method("forward")
-    assert forward is not None
-    detail = f"{decoder.name}.forward returns the aux hidden states asked for"
-    return Finding(NAME, State.NATIVE, decoder.path, forward.lineno, detail)
+    found = [_inspect(sources, structure) for structure in target.structures]
+    order = (State.REFUSED, State.CLOSED, State.NATIVE, State.NOT_APPLICABLE)
+    return min(found, key=lambda finding: order.index(finding.state))
+
+
+def _inspect(sources: Sources, structure: Structure) -> Finding:
+    top = structure.top
+    if structure.by_config:
+        detail = "the config names the language model; give its folder to --model"
+        return Finding(NAME, State.NOT_APPLICABLE, top.path, top.line, detail)
+    if structure.unread:
+        return _unread(sources, structure)
+    owner, forward = _decoder(sources, structure)
+    try:
+        stream: Stream | None = _stream(sources, structure, forward)
+        why = ""
+    except RefusedError as error:
+        stream, why = None, error.what
+    verdict = captures(forward, stream)
+    if verdict and not _has_ids(sources, structure.decoder or owner):
+        detail = f"{owner.name}.forward reads {LAYERS}, which nothing sets at first"
+        return Finding(NAME, State.REFUSED, owner.path, forward.lineno, detail)
+    if verdict:
+        detail = f"{owner.name}.forward returns the aux hidden states asked for"
+        return Finding(NAME, State.NATIVE, owner.path, forward.lineno, detail)
+    if verdict is False:
+        detail = f"{owner.name}.forward captures aux hidden states in an unknown form"
+        return Finding(NAME, State.REFUSED, owner.path, forward.lineno, detail)
+    why = why or refusal(sources, structure.top, owner) or ""
+    if why:
+        return Finding(NAME, State.REFUSED, owner.path, forward.lineno, f"{owner.name}: {why}")
+    detail = f"{owner.name}.forward returns no aux hidden states"
+    return Finding(NAME, State.CLOSED, owner.path, forward.lineno, detail)
+
+
+def _unread(sources: Sources, structure: Structure) -> Finding:
+    """Upstream's word, where the class claims the interface and its module captures."""
+    top = structure.top
+    if claims(sources, top):
+        detail = f"upstream's {top.name} claims it; not read: {structure.unread}"
+        return Finding(NAME, State.NATIVE, top.path, top.line, detail)
+    return Finding(NAME, State.REFUSED, top.path, top.line, structure.unread or "")
 
 
 def edits(sources: Sources, target: Target) -> list[Edit]:
     found: dict[tuple[str, str], Edit] = {}
+    era = "mixin" if has_mixin(sources) else "methods"
     for structure in target.structures:
-        site = structure.decoder
-        found[site.path, site.name] = Edit(
-            NAME, NAME, site.path, (site.name,), "aux_capture", {"cls": site.name}
+        if structure.decoder is None:
+            continue
+        owner, forward = _decoder(sources, structure)
+        try:
+            stream = _stream(sources, structure, forward)
+        except RefusedError:
+            continue
+        inherited = era == "mixin" and inherits(sources, owner, MIXIN)
+        own = "inherited" if inherited else era
+        arguments = {"cls": owner.name, "stream": stream.name.lower(), "era": own}
+        found[owner.path, owner.name] = Edit(
+            NAME, NAME, owner.path, (owner.name,), "aux_capture", arguments
         )
     return list(found.values())

@@ -11,11 +11,14 @@ import ast
 
 from vllm_eagle3_patches.gates import proposer
 from vllm_eagle3_patches.gates.base import Edit, Finding, State
+from vllm_eagle3_patches.gates.protocol import claims
 from vllm_eagle3_patches.sources import Sources, bases
 from vllm_eagle3_patches.target import KIMI_K25, Target
 
 NAME = "image-token"
-ATTRIBUTES = {KIMI_K25: "media_placeholder_token_id"}
+KIMI_VALUE = "target_model.config.media_placeholder_token_id"
+# No EAGLE-3 drafter class reads the value (0.11.2 to 0.33.0): it only has to be found.
+ANY_VALUE = "getattr(target_model.config, 'image_token_id', None)"
 
 
 def find_chain(method: ast.FunctionDef) -> ast.If | None:
@@ -52,9 +55,14 @@ def branch_for(chain: ast.If, architecture: str) -> list[ast.stmt] | None:
     return None
 
 
-def reads(body: list[ast.stmt], attribute: str) -> bool:
-    """Whether the branch is just `self.model.config.image_token_index = target...<attribute>`."""
-    wanted = f"self.model.config.image_token_index = target_model.config.{attribute}"
+def value_for(architecture: str) -> str:
+    """The expression of the target's image token id."""
+    return KIMI_VALUE if architecture == KIMI_K25 else ANY_VALUE
+
+
+def reads(body: list[ast.stmt], value: str) -> bool:
+    """Whether the branch is just `self.model.config.image_token_index = <value>`."""
+    wanted = f"self.model.config.image_token_index = {value}"
     return len(body) == 1 and ast.unparse(body[0]) == wanted
 
 
@@ -74,29 +82,32 @@ def inspect(sources: Sources, target: Target) -> Finding:
     if chain is None:
         detail = "the image-token handler has a form this tool does not know"
         return Finding(NAME, State.REFUSED, path, loader.method.lineno, detail)
-    attribute = ATTRIBUTES.get(target.architecture)
     body = branch_for(chain, target.architecture)
     if body is not None:
-        if attribute is None or reads(body, attribute):
+        if target.architecture != KIMI_K25 or reads(body, KIMI_VALUE):
             detail = f"a branch for {target.architecture}"
             return Finding(NAME, State.NATIVE, path, body[0].lineno, detail)
-        detail = f"the branch for {target.architecture} does not read {attribute}"
+        detail = f"the branch for {target.architecture} does not read {KIMI_VALUE}"
         return Finding(NAME, State.REFUSED, path, body[0].lineno, detail)
-    if attribute is None:
-        detail = f"it is not known what {target.architecture}'s config calls its image token"
-        return Finding(NAME, State.REFUSED, path, chain.lineno, detail)
-    detail = f"no branch for {target.architecture}: it has {attribute}, not image_token_index"
+    if target.architecture != KIMI_K25 and all(
+        claims(sources, structure.top) for structure in target.structures
+    ):
+        detail = f"upstream's {target.architecture} has image_token_index in its config"
+        return Finding(NAME, State.NATIVE, path, chain.lineno, detail)
+    detail = f"no branch for {target.architecture}, whose config may lack image_token_index"
+    if target.architecture == KIMI_K25:
+        has = "media_placeholder_token_id, not image_token_index"
+        detail = f"no branch for {target.architecture}: it has {has}"
     return Finding(NAME, State.CLOSED, path, chain.lineno, detail)
 
 
 def edits(sources: Sources, target: Target) -> list[Edit]:
-    attribute = ATTRIBUTES.get(target.architecture)
-    if attribute is None:
+    if not _is_multimodal(sources, target):
         return []
     loader = proposer.find(sources)
     arguments = {
         "cls": loader.site.name,
         "architecture": target.architecture,
-        "attribute": attribute,
+        "value": value_for(target.architecture),
     }
     return [Edit(NAME, NAME, loader.site.path, (loader.site.name,), "image_token", arguments)]

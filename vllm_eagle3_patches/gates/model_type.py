@@ -89,12 +89,13 @@ def inspect(sources: Sources, target: Target) -> Finding:
     hit = next((entry for entry in listed if entry in wanted), None)
     if hit is not None:
         return Finding(NAME, State.NATIVE, site.path, node.lineno, f"{wanted!r} matches {hit!r}")
-    if not any(entry in wanted for entry in MODEL_TYPES):
-        detail = f"{wanted!r} is not a model type this tool adds"
-        return Finding(NAME, State.REFUSED, site.path, node.lineno, detail)
     return Finding(NAME, State.CLOSED, site.path, node.lineno, f"{wanted!r} is not in the list")
 
 
 def edits(sources: Sources, target: Target) -> list[Edit]:
     site = _site(sources)
-    return [Edit(NAME, NAME, site.path, (CLASS,), "model_type")] if site else []
+    if site is None or target.model_type is None:
+        return []
+    types = MODEL_TYPES if any(t in target.model_type for t in MODEL_TYPES) else ()
+    arguments = {"types": ",".join(types or (target.model_type,))}
+    return [Edit(NAME, NAME, site.path, (CLASS,), "model_type", arguments)]

@@ -1,0 +1,504 @@
+"""Reads a decoder: its loop over the layers, and what of the loop's state is the residual stream.
+
+The stream on entry to layer k is, by definition, what layer k itself takes as its residual: so
+the layer's `forward` is read, not the decoder's.  A layer that begins with a fused norm of
+`hidden_states` and `residual` defers its residual, and the stream is the sum; one that overwrites
+`residual` before reading it got the complete stream in `hidden_states`, whatever came beside it.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from vllm_eagle3_patches.errors import RefusedError
+from vllm_eagle3_patches.sources import ClassSite, Sources, bases, find_classes
+
+# Norms whose two-argument call adds the residual first and returns (normed, sum); source:
+# vllm/model_executor/layers/layernorm.py, all versions.
+FUSED_NORMS = frozenset({"RMSNorm", "GemmaRMSNorm"})
+NORM_MODULE = "vllm/model_executor/layers/layernorm.py"
+
+
+class Stream(Enum):
+    """What the residual stream is, in terms of the loop's variables."""
+
+    SUM = "hidden_states + residual"
+    HIDDEN = "hidden_states"
+
+
+@dataclass(frozen=True)
+class Loop:
+    """The loop of a decoder's forward over this rank's layers.
+
+    Attributes:
+        node: the loop.
+        container: the attribute that holds the layers, e.g. "layers" or "h".
+        index: the name of the loop's index, None where it has none.
+        absolute: whether that index counts from layer 0 on every pipeline rank.
+        hidden: the name of the hidden states.
+        residual: the name of the residual beside them, None where a layer returns one value.
+        calls: the layer calls, all with the same targets.
+    """
+
+    node: ast.For
+    container: str
+    index: str | None
+    absolute: bool
+    hidden: str
+    residual: str | None
+    calls: tuple[ast.Call, ...]
+
+
+_CONTAINERS = ("layers", "h", "blocks")
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a loop over layers says of them; `known` is False where it does not run over all of
+    this rank's layers in their order, or counts them from another id."""
+
+    container: str
+    index: str | None
+    absolute: bool
+    layer: str
+    known: bool = True
+
+
+def _layers(node: ast.AST) -> str | None:
+    """`self.layers`: the attribute's name."""
+    if (
+        isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "self"
+        and node.attr in _CONTAINERS
+    ):
+        return node.attr
+    return None
+
+
+def _container(node: ast.expr) -> str | None:
+    """`self.layers`, or those of this rank by a slice or `islice`: the attribute's name."""
+    if isinstance(node, ast.Subscript):
+        rank = ast.unparse(node.slice) == "self.start_layer:self.end_layer"
+        return _layers(node.value) if rank else None
+    if isinstance(node, ast.Call):
+        return _layers(node.args[0]) if _is_islice(node) else None
+    return _layers(node)
+
+
+def _is_islice(call: ast.Call) -> bool:
+    """Whether this is `islice(..., self.start_layer, self.end_layer)`."""
+    rest = [ast.unparse(a) for a in call.args[1:]]
+    rank = rest == ["self.start_layer", "self.end_layer"] and not call.keywords
+    return ast.unparse(call.func) == "islice" and rank
+
+
+def _header(loop: ast.For) -> Header | None:
+    """The header of a loop over this rank's layers in their order."""
+    source, target = loop.iter, loop.target
+    if isinstance(target, ast.Name) and (name := _container(source)):
+        return Header(name, None, False, target.id)
+    if not isinstance(source, ast.Call):
+        return None
+    func = ast.unparse(source.func)
+    if isinstance(target, ast.Name):
+        whole = ast.unparse(source) == "range(self.start_layer, self.end_layer)"
+        return _indexed(loop, target.id) if whole else None
+    if not isinstance(target, ast.Tuple) or not all(isinstance(e, ast.Name) for e in target.elts):
+        return None
+    names = [e.id for e in target.elts if isinstance(e, ast.Name)]
+    if len(names) != 2 or not source.args:
+        return None
+    index, layer = names
+    if func == "enumerate" and (name := _container(source.args[0])):
+        starts = [ast.unparse(k.value) for k in source.keywords]
+        starts += [ast.unparse(a) for a in source.args[1:]]
+        whole = _layers(source.args[0]) is not None
+        if starts == ["self.start_layer"] and not whole:
+            return Header(name, index, True, layer)
+        return None if starts else Header(name, index, whole, layer)
+    inner = source.args[0]
+    if _is_islice(source) and isinstance(inner, ast.Call) and len(inner.args) == 1:
+        name = _layers(inner.args[0])
+        if ast.unparse(inner.func) == "enumerate" and not inner.keywords and name:
+            return Header(name, index, True, layer)
+    return None
+
+
+def _indexed(loop: ast.For, index: str) -> Header | None:
+    """The header of `for i in range(...): layer = self.layers[i]`."""
+    for statement in loop.body:
+        if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Subscript):
+            name, target = _layers(statement.value.value), statement.targets[0]
+            same = ast.unparse(statement.value.slice) == index
+            if name and same and isinstance(target, ast.Name):
+                return Header(name, index, True, target.id)
+    return None
+
+
+def _odd_header(loop: ast.For) -> Header | None:
+    """The header of a loop that runs layers in a way that is not known."""
+    names = [n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)]
+    if ast.unparse(loop.iter).startswith("range(") and len(names) == 1:
+        found = _indexed(loop, names[0])
+        return replace(found, known=False) if found else None
+    for node in ast.walk(loop.iter):
+        if (name := _layers(node)) and names and _calls(loop, names[-1]):
+            return Header(name, None, False, names[-1], known=False)
+    return None
+
+
+def _calls(loop: ast.For, layer: str) -> list[ast.Call]:
+    return [
+        node
+        for node in ast.walk(loop)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == layer
+    ]
+
+
+def loops(forward: ast.FunctionDef) -> list[tuple[ast.For, Header]]:
+    """The loops over this rank's layers; where there are none, those that come near."""
+    nodes = [node for node in ast.walk(forward) if isinstance(node, ast.For)]
+    found = [(node, header) for node in nodes if (header := _header(node))]
+    return found or [(node, header) for node in nodes if (header := _odd_header(node))]
+
+
+def forward_with_loop(
+    sources: Sources, site: ClassSite
+) -> tuple[ClassSite, ast.FunctionDef] | None:
+    """The class in the MRO, and its forward, that runs the layers; a forward nearer by counts as
+    one in between if it calls `super().forward`."""
+    for owner in bases(sources, site):
+        forward = owner.method("forward")
+        if forward is None:
+            continue
+        if loops(forward):
+            return owner, forward
+        if "super().forward(" not in ast.unparse(forward):
+            return None
+    return None
+
+
+def find_loop(forward: ast.FunctionDef) -> Loop:
+    """The one loop over the layers at the top of `forward`.
+
+    Raises:
+        RefusedError: there is none, or more than one, or it has a form that is not known.
+    """
+    found = loops(forward)
+    if len(found) != 1:
+        raise RefusedError(f"{len(found)} loops over decoder layers in forward, not one")
+    node, header = found[0]
+    if not header.known:
+        raise RefusedError(f"the loop iterates `{ast.unparse(node.iter)}`")
+    if node not in forward.body:
+        raise RefusedError("the loop over the layers stands under a condition")
+    if node.orelse or any(isinstance(n, (ast.Break, ast.Continue)) for n in ast.walk(node)):
+        raise RefusedError("the loop over the layers has break, continue or else")
+    calls = _calls(node, header.layer)
+    assigns = [
+        n for n in ast.walk(node) if isinstance(n, ast.Assign) and any(n.value is c for c in calls)
+    ]
+    if not calls or len(assigns) != len(calls):
+        raise RefusedError("the loop does not call the layer in an assignment")
+    if not _exclusive(node.body, calls):
+        raise RefusedError("the loop calls the layer more than once for one id")
+    targets = sorted({" = ".join(ast.unparse(t) for t in assign.targets) for assign in assigns})
+    if len(targets) != 1:
+        raise RefusedError(f"the layer's result goes to {' and to '.join(targets)}")
+    target = assigns[0].targets[0]
+    residual: str | None = None
+    names = [e.id for e in getattr(target, "elts", ()) if isinstance(e, ast.Name)]
+    if len(assigns[0].targets) == 1 and isinstance(target, ast.Name):
+        hidden = target.id
+    elif len(assigns[0].targets) == 1 and len(getattr(target, "elts", ())) == len(names) == 2:
+        hidden, residual = names
+    else:
+        raise RefusedError(f"the layer's result goes to {targets[0]}")
+    container, index, absolute = header.container, header.index, header.absolute
+    return Loop(node, container, index, absolute, hidden, residual, tuple(calls))
+
+
+def _exclusive(body: list[ast.stmt], calls: list[ast.Call]) -> bool:
+    """Whether at most one of the calls is made on each way through the statements."""
+    holding = [s for s in body if any(n is c for n in ast.walk(s) for c in calls)]
+    if len(holding) != 1:
+        return not holding
+    only = holding[0]
+    if isinstance(only, ast.If):
+        return _exclusive(only.body, calls) and _exclusive(only.orelse, calls)
+    if isinstance(only, ast.With):
+        return _exclusive(only.body, calls)
+    return isinstance(only, ast.Assign)
+
+
+def layer_classes(sources: Sources, decoder: ClassSite, container: str) -> list[ClassSite]:
+    """The classes of the layers, from what `__init__` puts into the container.
+
+    Raises:
+        RefusedError: they cannot be named.
+    """
+    for owner in bases(sources, decoder):
+        init = owner.method("__init__")
+        if init is None:
+            continue
+        for node in ast.walk(init):
+            if not isinstance(node, (ast.Assign, ast.AnnAssign)) or node.value is None:
+                continue
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            stored = [
+                n
+                for t in targets
+                for n in ast.walk(t)
+                if isinstance(n, ast.Attribute) and n.attr == container
+            ]
+            if stored:
+                found = _constructed(sources, decoder, owner, init, node.value)
+                if found:
+                    return found
+    raise RefusedError(f"the class of the layers in self.{container} is not certain")
+
+
+def _constructed(
+    sources: Sources, site: ClassSite, owner: ClassSite, init: ast.FunctionDef, value: ast.expr
+) -> list[ClassSite]:
+    """The layer classes constructed inside an expression, local functions and defaults followed."""
+    found: dict[tuple[str, str], ClassSite] = {}
+    seen: set[str] = set()
+
+    def named(name: str, holder: ClassSite) -> None:
+        for cls in find_classes(sources, holder.path, name):
+            if cls.method("forward") or any(b.method("forward") for b in bases(sources, cls)):
+                found[cls.path, cls.name] = cls
+
+    def visit(node: ast.AST) -> None:
+        for child in ast.walk(node):
+            if isinstance(child, ast.Name) and child.id not in seen:
+                seen.add(child.id)
+                named(child.id, owner)
+                for statement in sources.tree(owner.path).body:
+                    if isinstance(statement, ast.Assign) and any(
+                        isinstance(t, ast.Name) and t.id == child.id for t in statement.targets
+                    ):
+                        visit(statement.value)
+                for inner in ast.walk(init):
+                    if isinstance(inner, ast.FunctionDef) and inner.name == child.id:
+                        visit(inner)
+                    elif isinstance(inner, ast.Assign) and any(
+                        isinstance(t, ast.Name) and t.id == child.id for t in inner.targets
+                    ):
+                        visit(inner.value)
+                arguments = init.args
+                pairs = zip(
+                    arguments.args[len(arguments.args) - len(arguments.defaults) :],
+                    arguments.defaults,
+                    strict=True,
+                )
+                for arg, default in [
+                    *pairs,
+                    *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
+                ]:
+                    if arg.arg == child.id and default is not None:
+                        visit(default)
+            elif isinstance(child, ast.Attribute) and ast.unparse(child.value) == "self":
+                for holder in bases(sources, site):
+                    attribute = holder.attribute(child.attr)
+                    if isinstance(attribute, ast.Name):
+                        named(attribute.id, holder)
+
+    visit(value)
+    return [c for c in found.values() if c.name not in ("PPMissingLayer",)]
+
+
+def stream_of(sources: Sources, loop: Loop, layers: list[ClassSite]) -> Stream:
+    """What the stream is on entry to a layer.
+
+    Raises:
+        RefusedError: a layer's way is not known, or two layers differ.
+    """
+    verdicts = {}
+    for layer in layers:
+        for call in loop.calls:
+            verdicts[_consumes(sources, layer, call, loop)] = layer
+    if len(verdicts) != 1:
+        raise RefusedError("the layers do not agree on what the residual stream is")
+    return next(iter(verdicts))
+
+
+def _parameter(forward: ast.FunctionDef, call: ast.Call, name: str) -> str | None:
+    """The parameter of the layer's forward that gets the loop's variable `name`."""
+    for keyword in call.keywords:
+        if isinstance(keyword.value, ast.Name) and keyword.value.id == name:
+            return keyword.arg
+    for position, argument in enumerate(call.args):
+        if isinstance(argument, ast.Name) and argument.id == name:
+            names = [a.arg for a in forward.args.posonlyargs + forward.args.args][1:]
+            return names[position] if position < len(names) else None
+    return None
+
+
+def _consumes(sources: Sources, layer: ClassSite, call: ast.Call, loop: Loop) -> Stream:
+    owner = next((o for o in bases(sources, layer) if o.method("forward")), None)
+    if owner is None:
+        raise RefusedError(f"{layer.name} has no forward")
+    forward = owner.method("forward")
+    assert forward is not None
+    hidden = _parameter(forward, call, loop.hidden)
+    if hidden is None:
+        raise RefusedError(f"{layer.name}.forward does not take {loop.hidden}")
+    if loop.residual is None:
+        return Stream.HIDDEN
+    residual = _parameter(forward, call, loop.residual)
+    if residual is None:
+        return Stream.HIDDEN
+    return _first_use(sources, owner, forward, hidden, residual)
+
+
+def _first_use(
+    sources: Sources, owner: ClassSite, forward: ast.FunctionDef, hidden: str, residual: str
+) -> Stream:
+    """How the layer begins: by adding the residual it got, or by overwriting it."""
+    where = f"{owner.path}:{forward.lineno}"
+    for statement in forward.body:
+        names = [n for n in ast.walk(statement) if isinstance(n, ast.Name)]
+        if not any(n.id == residual for n in names):
+            if any(n.id == hidden and isinstance(n.ctx, ast.Store) for n in names):
+                raise RefusedError(
+                    f"{owner.name} changes {hidden} before its residual", where=where
+                )
+            continue
+        if isinstance(statement, ast.Assign) and _overwrites(statement, residual):
+            return Stream.HIDDEN
+        if isinstance(statement, ast.If) and _adds_unless_none(
+            sources, owner, statement, hidden, residual
+        ):
+            return Stream.SUM
+        if isinstance(statement, ast.Assign) and _fused(
+            sources, owner, statement, hidden, residual
+        ):
+            return Stream.SUM
+        text = ast.unparse(statement).splitlines()[0]
+        raise RefusedError(
+            f"{owner.name} uses its residual in a way that is not known: {text}",
+            where=f"{owner.path}:{statement.lineno}",
+        )
+    return Stream.HIDDEN
+
+
+def _overwrites(statement: ast.Assign, residual: str) -> bool:
+    return (
+        len(statement.targets) == 1
+        and isinstance(statement.targets[0], ast.Name)
+        and statement.targets[0].id == residual
+        and not any(isinstance(n, ast.Name) and n.id == residual for n in ast.walk(statement.value))
+    )
+
+
+def _adds_unless_none(
+    sources: Sources, owner: ClassSite, node: ast.If, hidden: str, residual: str
+) -> bool:
+    """`if residual is None: residual = hidden; hidden = norm(hidden) else: fused norm`."""
+    test = ast.unparse(node.test)
+    if test == f"{residual} is None":
+        first, other = node.body, node.orelse
+    elif test == f"{residual} is not None":
+        first, other = node.orelse, node.body
+    else:
+        return False
+    if len(other) != 1 or not isinstance(other[0], ast.Assign):
+        return False
+    if not _fused(sources, owner, other[0], hidden, residual):
+        return False
+    return bool(first) and ast.unparse(first[0]) in (
+        f"{residual} = {hidden}",
+        f"{residual} = {hidden}.clone()",
+    )
+
+
+def _fused(
+    sources: Sources, owner: ClassSite, statement: ast.Assign, hidden: str, residual: str
+) -> bool:
+    """`hidden, residual = self.norm(hidden, residual)` with a norm that adds before it norms."""
+    call = statement.value
+    if (
+        not isinstance(call, ast.Call)
+        or ast.unparse(statement.targets[0]) != f"({hidden}, {residual})"
+    ):
+        return False
+    values = [ast.unparse(a) for a in call.args] + [ast.unparse(k.value) for k in call.keywords]
+    func = call.func.value if isinstance(call.func, ast.Subscript) else call.func
+    if values != [hidden, residual] or not ast.unparse(func).startswith("self."):
+        return False
+    attribute = ast.unparse(func).removeprefix("self.")
+    norms = _norm_classes(sources, owner, attribute)
+    return bool(norms) and all(_adds_first(norm) for norm in norms)
+
+
+def _adds_first(norm: ClassSite) -> bool:
+    """Whether a norm called with two arguments adds the second before it norms."""
+    if norm.path == NORM_MODULE:
+        return norm.name in FUSED_NORMS
+    forward = norm.method("forward_native") or norm.method("forward")
+    for node in ast.walk(forward) if forward else ():
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "residual is not None":
+            body = [ast.unparse(s) for s in node.body]
+            return body[:2] == ["x = x + residual", "residual = x"]
+    return False
+
+
+def _norm_classes(sources: Sources, owner: ClassSite, attribute: str) -> list[ClassSite]:
+    """The classes behind a norm attribute, [] where one of them is not vLLM's."""
+    found: list[ClassSite] = []
+    for holder in bases(sources, owner):
+        init = holder.method("__init__")
+        for node in ast.walk(init) if init else ():
+            if isinstance(node, ast.Assign) and any(
+                ast.unparse(t) == f"self.{attribute}" for t in node.targets
+            ):
+                for n in ast.walk(node.value):
+                    if isinstance(n, ast.Call) and isinstance(n.func, ast.Name):
+                        classes = find_classes(sources, holder.path, n.func.id)
+                        if not classes and n.func.id not in ("range", "len", "getattr"):
+                            return []
+                        found += classes
+        if found:
+            break
+    return found
+
+
+def drops_residual(forward: ast.FunctionDef, loop: Loop) -> bool:
+    """Whether nothing behind the loop reads the residual, but the hand-over to the next stage."""
+    behind = [n for s in forward.body[forward.body.index(loop.node) + 1 :] for n in ast.walk(s)]
+    handed = [
+        name
+        for node in behind
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "IntermediateTensors"
+        for name in ast.walk(node)
+    ]
+    return not any(
+        isinstance(n, ast.Name) and n.id == loop.residual and isinstance(n.ctx, ast.Load)
+        for n in behind
+        if not any(n is h for h in handed)
+    )
+
+
+# Calls that change the shape of what goes into the loop: several streams instead of one.
+RESHAPING = frozenset({"repeat", "expand", "unsqueeze", "stack", "view", "reshape", "unflatten"})
+
+
+def single_stream(forward: ast.FunctionDef, loop: Loop) -> None:
+    """Raises RefusedError where the loop's state is not one stream of the embedding's shape."""
+    for statement in forward.body:
+        if statement is loop.node:
+            return
+        for node in ast.walk(statement):
+            if (
+                isinstance(node, ast.Assign)
+                and any(ast.unparse(t) == loop.hidden for t in node.targets)
+                and isinstance(node.value, ast.Call)
+                and isinstance(node.value.func, ast.Attribute)
+                and node.value.func.attr in RESHAPING
+            ):
+                raise RefusedError(f"several streams: {ast.unparse(node)}")

@@ -1,0 +1,32 @@
+"""`SupportsEagle3` and `EagleModelMixin` as the installed vLLM defines them."""
+
+from __future__ import annotations
+
+from vllm_eagle3_patches.sources import ClassSite, Sources, bases
+
+PATH = "vllm/model_executor/models/interfaces.py"
+NAME = "SupportsEagle3"
+MIXIN = "EagleModelMixin"
+SETTER = "set_aux_hidden_state_layers"
+GETTER = "get_eagle3_aux_hidden_state_layers"  # to 0.17.1
+METHODS = (SETTER, GETTER)
+
+
+def has_mixin(sources: Sources) -> bool:
+    """Whether this vLLM has `EagleModelMixin` (0.18.0 on), which its decoders inherit."""
+    return any(getattr(statement, "name", None) == MIXIN for statement in sources.tree(PATH).body)
+
+
+def inherits(sources: Sources, site: ClassSite, name: str) -> bool:
+    """Whether the class has a base of this name, however far up."""
+    return any(owner.name == name for owner in bases(sources, site)[1:])
+
+
+def claims(sources: Sources, site: ClassSite) -> bool:
+    """Whether the class inherits the protocol."""
+    return inherits(sources, site, NAME)
+
+
+def defines(sources: Sources, site: ClassSite, method: str) -> bool:
+    """Whether the class, or a base other than the protocol, defines the method."""
+    return any(o.method(method) for o in bases(sources, site) if o.name != NAME)
