@@ -4,6 +4,7 @@ The stream on entry to layer k is, by definition, what layer k itself takes as i
 the layer's `forward` is read, not the decoder's.  A layer that begins with a fused norm of
 `hidden_states` and `residual` defers its residual, and the stream is the sum; one that overwrites
 `residual` before reading it got the complete stream in `hidden_states`, whatever came beside it.
+Where such a layer hands on None as its residual, "add it unless it is None" is right for both.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ class Stream(Enum):
 
     SUM = "hidden_states + residual"
     HIDDEN = "hidden_states"
+    EITHER = "hidden_states, and residual unless it is None"
 
 
 @dataclass(frozen=True)
@@ -211,14 +213,31 @@ def find_loop(forward: ast.FunctionDef) -> Loop:
     target = assigns[0].targets[0]
     residual: str | None = None
     names = [e.id for e in getattr(target, "elts", ()) if isinstance(e, ast.Name)]
-    if len(assigns[0].targets) == 1 and isinstance(target, ast.Name):
-        hidden = target.id
-    elif len(assigns[0].targets) == 1 and len(getattr(target, "elts", ())) == len(names) == 2:
-        hidden, residual = names
+    fed = {n.id for call in calls for n in ast.walk(call) if isinstance(n, ast.Name)}
+    if len(assigns[0].targets) != 1 or len(names) != len(getattr(target, "elts", names)):
+        raise RefusedError(f"the layer's result goes to {targets[0]}")
+    if isinstance(target, ast.Name):
+        hidden = _renamed(node, target.id, fed)
+    elif len(names) >= 2 and not fed & set(names[2:]):  # HunYuan's third are keys and values
+        hidden, residual = names[:2]
     else:
         raise RefusedError(f"the layer's result goes to {targets[0]}")
     container, index, absolute = header.container, header.index, header.absolute
     return Loop(node, container, index, absolute, hidden, residual, tuple(calls))
+
+
+def _renamed(loop: ast.For, result: str, fed: set[str]) -> str:
+    """The name the layer's result gets for the next layer (`hidden_states = layer_outputs`)."""
+    if result in fed:
+        return result
+    names = [
+        n.targets[0].id
+        for n in loop.body
+        if isinstance(n, ast.Assign)
+        and ast.unparse(n.value) == result
+        and isinstance(n.targets[0], ast.Name)
+    ]
+    return names[0] if len(names) == 1 and names[0] in fed else result
 
 
 def _exclusive(body: list[ast.stmt], calls: list[ast.Call]) -> bool:
@@ -290,6 +309,11 @@ def _constructed(
                         isinstance(t, ast.Name) and t.id == child.id for t in inner.targets
                     ):
                         visit(inner.value)
+                    elif (
+                        isinstance(inner, ast.Call)
+                        and ast.unparse(inner.func) == f"{child.id}.append"
+                    ):
+                        visit(inner.args[0])
                 arguments = init.args
                 pairs = zip(
                     arguments.args[len(arguments.args) - len(arguments.defaults) :],
@@ -318,13 +342,12 @@ def stream_of(sources: Sources, loop: Loop, layers: list[ClassSite]) -> Stream:
     Raises:
         RefusedError: a layer's way is not known, or two layers differ.
     """
-    verdicts = {}
-    for layer in layers:
-        for call in loop.calls:
-            verdicts[_consumes(sources, layer, call, loop)] = layer
+    verdicts = {_consumes(sources, layer, call, loop) for layer in layers for call in loop.calls}
+    if verdicts == {Stream.SUM, Stream.EITHER}:
+        return Stream.EITHER
     if len(verdicts) != 1:
         raise RefusedError("the layers do not agree on what the residual stream is")
-    return next(iter(verdicts))
+    return verdicts.pop()
 
 
 def _parameter(forward: ast.FunctionDef, call: ast.Call, name: str) -> str | None:
@@ -352,8 +375,24 @@ def _consumes(sources: Sources, layer: ClassSite, call: ast.Call, loop: Loop) ->
         return Stream.HIDDEN
     residual = _parameter(forward, call, loop.residual)
     if residual is None:
-        return Stream.HIDDEN
-    return _first_use(sources, owner, forward, hidden, residual)
+        stream = Stream.HIDDEN
+    else:
+        stream = _first_use(sources, owner, forward, hidden, residual)
+    if stream is Stream.HIDDEN and _returns_none(forward):
+        return Stream.EITHER
+    return stream
+
+
+def _returns_none(forward: ast.FunctionDef) -> bool:
+    """Whether None is what the layer always hands on as its residual."""
+    nodes = [n for n in ast.walk(forward) if isinstance(n, ast.Return)]
+    if len(nodes) != 1 or nodes[0] is not forward.body[-1]:
+        return False
+    value = nodes[0].value
+    if not isinstance(value, ast.Tuple) or len(value.elts) != 2:
+        return False
+    last = ast.unparse(value.elts[1])
+    return last == "None" or ast.unparse(forward.body[-2]) == f"{last} = None"
 
 
 def _first_use(
@@ -422,10 +461,13 @@ def _fused(
 ) -> bool:
     """`hidden, residual = self.norm(hidden, residual)` with a norm that adds before it norms."""
     call = statement.value
-    if (
-        not isinstance(call, ast.Call)
-        or ast.unparse(statement.targets[0]) != f"({hidden}, {residual})"
-    ):
+    if ast.unparse(statement.targets[0]) != f"({hidden}, {residual})":
+        return False
+    if isinstance(call, ast.Tuple):  # Jais2: `norm(hidden + residual), hidden + residual`
+        total = f"{hidden} + {residual}"
+        first, second = (ast.unparse(e) for e in call.elts)
+        return second == total and first.startswith("self.") and first.endswith(f"({total})")
+    if not isinstance(call, ast.Call):
         return False
     values = [ast.unparse(a) for a in call.args] + [ast.unparse(k.value) for k in call.keywords]
     func = call.func.value if isinstance(call.func, ast.Subscript) else call.func
@@ -486,6 +528,17 @@ def drops_residual(forward: ast.FunctionDef, loop: Loop) -> bool:
 
 # Calls that change the shape of what goes into the loop: several streams instead of one.
 RESHAPING = frozenset({"repeat", "expand", "unsqueeze", "stack", "view", "reshape", "unflatten"})
+
+
+def is_cross_attending(loop: Loop) -> bool:
+    """Whether the layers are given the states of an encoder."""
+    names = {
+        name
+        for call in loop.calls
+        for node in ast.walk(call)
+        for name in (getattr(node, "id", None), getattr(node, "arg", None))
+    }
+    return any(name is not None and "encoder" in name for name in names)
 
 
 def single_stream(forward: ast.FunctionDef, loop: Loop) -> None:

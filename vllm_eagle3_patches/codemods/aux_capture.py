@@ -1,8 +1,8 @@
 """Makes a decoder's `forward` return the residual stream on entry to each asked layer.
 
 Up to 0.17.1 the decoder gets the layer ids and their methods itself; from 0.18.0 it inherits
-`EagleModelMixin`, as upstream's decoders do.  What the stream is (`sum` or `hidden`) was decided
-by reading the layer classes, see `vllm_eagle3_patches.decoder`.
+`EagleModelMixin`, as upstream's decoders do.  What the stream is (`sum`, `hidden` or
+`either`) was decided by reading the layer classes, see `vllm_eagle3_patches.decoder`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ def _value(loop: Loop, stream: str, *, first: bool) -> str:
     if stream == "hidden" or loop.residual is None:
         return f"{loop.hidden}.clone()"
     total = f"{loop.hidden} + {loop.residual}"
-    return f"{loop.hidden}.clone() if {loop.residual} is None else {total}" if first else total
+    if first or stream == "either":
+        return f"{loop.hidden}.clone() if {loop.residual} is None else {total}"
+    return total
 
 
 def _append(value: str, indent: int) -> str:

@@ -65,12 +65,21 @@ def _contains_call(statement: ast.stmt, loop: Loop) -> bool:
 
 def _takes_stream(check: ast.If, loop: Loop, stream: Stream | None) -> bool:
     hidden, residual = loop.hidden, loop.residual
-    total = f"{hidden} + {residual}"
-    guarded = f"if {residual} is None else {total}"
-    allowed = [total, f"{hidden} {guarded}", f"{hidden}.clone() {guarded}"]
     if residual is None or stream is Stream.HIDDEN:
         allowed = [hidden, f"{hidden}.clone()"]
+    else:
+        total = f"{hidden} + {residual}"
+        allowed = [
+            f"{own} if {residual} is None else {total}" for own in (hidden, f"{hidden}.clone()")
+        ] + [f"{total} if {residual} is not None else {hidden}"]
+        if stream is not Stream.EITHER:
+            allowed.append(total)
     first = check.body[0]
+    if isinstance(first, ast.If):  # Step1, 0.17.1: both cases spelt out
+        spelt = [ast.unparse(s) for s in (first, *first.body, *first.orelse)][1:]
+        test = ast.unparse(first.test)
+        both = [f"aux_hidden_states.append({v})" for v in (hidden, f"{hidden} + {residual}")]
+        return residual is not None and test == f"{residual} is None" and spelt == both
     value = None
     if isinstance(first, ast.Assign):
         value = first.value
@@ -101,6 +110,8 @@ def _decoder(sources: Sources, structure: Structure) -> tuple[ClassSite, ast.Fun
 def _stream(sources: Sources, structure: Structure, forward: ast.FunctionDef) -> Stream:
     assert structure.decoder is not None
     loop = decoder.find_loop(forward)
+    if decoder.is_cross_attending(loop):
+        raise RefusedError("an encoder-decoder: its layers attend to an encoder's states")
     if loop.residual is None:
         decoder.single_stream(forward, loop)
     layers = decoder.layer_classes(sources, structure.decoder, loop.container)
@@ -127,6 +138,9 @@ def inspect(sources: Sources, target: Target) -> Finding:
 
 def _inspect(sources: Sources, structure: Structure) -> Finding:
     top = structure.top
+    if "Diffusion" in top.name:  # DiffusionGemma
+        detail = f"{top.name} does not generate token by token"
+        return Finding(NAME, State.REFUSED, top.path, top.line, detail)
     if structure.by_config:
         detail = "the config names the language model; give its folder to --model"
         return Finding(NAME, State.NOT_APPLICABLE, top.path, top.line, detail)
@@ -144,6 +158,9 @@ def _inspect(sources: Sources, structure: Structure) -> Finding:
         return Finding(NAME, State.REFUSED, owner.path, forward.lineno, detail)
     if verdict:
         detail = f"{owner.name}.forward returns the aux hidden states asked for"
+        return Finding(NAME, State.NATIVE, owner.path, forward.lineno, detail)
+    if verdict is False and why and claims(sources, structure.top) and _returns_pair(forward):
+        detail = f"upstream's {owner.name} captures in a form of its own, not read: {why}"
         return Finding(NAME, State.NATIVE, owner.path, forward.lineno, detail)
     if verdict is False:
         detail = f"{owner.name}.forward captures aux hidden states in an unknown form"
