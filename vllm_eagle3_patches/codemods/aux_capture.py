@@ -2,7 +2,7 @@
 
 Up to 0.17.1 the decoder gets the layer ids and their methods itself; from 0.18.0 it inherits
 `EagleModelMixin`, as upstream's decoders do.  What the stream is (`sum`, `hidden` or
-`either`) was decided by reading the layer classes, see `vllm_eagle3_patches.decoder`.
+`either`) was decided by reading the layer classes, see `vllm_eagle3_patches.stream`.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ from vllm_eagle3_patches.codemods.syntax import (
     tree,
     with_body,
 )
-from vllm_eagle3_patches.decoder import Loop, Stream, find_loop
+from vllm_eagle3_patches.decoder import Loop, find_loop
 from vllm_eagle3_patches.errors import RefusedError
 from vllm_eagle3_patches.gates.aux_capture import LAYERS, captures
+from vllm_eagle3_patches.stream import Stream
 
 MIXIN = "EagleModelMixin"
 ATTRIBUTE = f"{LAYERS}: tuple[int, ...] = ()"
