@@ -29,7 +29,7 @@ def captures(forward: ast.FunctionDef, known: Stream | None = None) -> bool | No
 
     True only for the forms that are known to be right: upstream's helper, or a test of the id in
     front of the layer's call that takes the stream; and the list returned beside the hidden
-    states.  Where the stream is not `known`, a form that adds the deferred residual is taken as right.
+    states.  With a stream that is not `known`, a form that adds the residual is taken as right.
     """
     text = ast.unparse(forward)
     if "aux_hidden" not in text:
