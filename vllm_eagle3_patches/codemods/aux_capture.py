@@ -1,8 +1,8 @@
 """Makes a decoder's `forward` return the residual stream on entry to each asked layer.
 
 Up to 0.17.1 the decoder gets the layer ids and their methods itself; from 0.18.0 it inherits
-`EagleModelMixin`, as upstream's decoders do.  What the stream is (`sum` or `hidden`) was decided
-by reading the layer classes, see `vllm_eagle3_patches.decoder`.
+`EagleModelMixin`, as upstream's decoders do.  What the stream is (`sum`, `hidden` or
+`either`) was decided by reading the layer classes, see `vllm_eagle3_patches.stream`.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ from vllm_eagle3_patches.codemods.syntax import (
     tree,
     with_body,
 )
-from vllm_eagle3_patches.decoder import Loop, Stream, find_loop
+from vllm_eagle3_patches.decoder import Loop, find_loop
 from vllm_eagle3_patches.errors import RefusedError
 from vllm_eagle3_patches.gates.aux_capture import LAYERS, captures
+from vllm_eagle3_patches.stream import Stream
 
 MIXIN = "EagleModelMixin"
 ATTRIBUTE = f"{LAYERS}: tuple[int, ...] = ()"
@@ -58,7 +59,9 @@ def _value(loop: Loop, stream: str, *, first: bool) -> str:
     if stream == "hidden" or loop.residual is None:
         return f"{loop.hidden}.clone()"
     total = f"{loop.hidden} + {loop.residual}"
-    return f"{loop.hidden}.clone() if {loop.residual} is None else {total}" if first else total
+    if first or stream == "either":
+        return f"{loop.hidden}.clone() if {loop.residual} is None else {total}"
+    return total
 
 
 def _append(value: str, indent: int) -> str:

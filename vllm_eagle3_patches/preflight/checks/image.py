@@ -40,7 +40,7 @@ def is_multimodal(context: Context) -> bool:
 def check(context: Context) -> Iterator[Finding]:
     if V1 not in context.runners or not is_multimodal(context):
         return
-    if context.target.architecture != KIMI_K25:  # there the gate itself decides
+    if context.target.architecture != KIMI_K25:  # which the gate itself decides
         yield from _token(context)
     site = context.drafter.site
     forward = site.method("forward") if site else None
