@@ -89,7 +89,7 @@ def _aliases(sources: Sources, structure: Structure) -> dict[tuple[str, str], di
         loop = forward_with_loop(sources, decoder)
         if loop is not None:
             inner["layers"] = f"self.{find_loop(loop[1]).container}"
-    if not _sets(sources, causal, "lm_head"):
+    if not _sets(sources, causal, "lm_head") and not claims(sources, structure.top):
         own["lm_head"] = _head(sources, causal)
     found = {}
     for site, names in ((causal, own), (holder, inner)):
@@ -156,6 +156,9 @@ def _inspect(sources: Sources, structure: Structure) -> Finding:
     if missing:
         detail = f"the drafter loader finds no {', '.join(missing)}"
         return Finding(NAME, State.CLOSED, causal.path, causal.line, detail)
+    if structure.bare and structure.causal is not None and claims(sources, top):
+        detail = f"{top.name} claims it, and gives out its decoder as it is"
+        return Finding(NAME, State.NATIVE, top.path, top.line, detail)
     if structure.bare:
         return _bare(sources, structure)
     detail = f"{causal.name} has `.model.embed_tokens` and `.lm_head`"
