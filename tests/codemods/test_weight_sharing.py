@@ -2,7 +2,18 @@ import ast
 from types import SimpleNamespace
 
 import pytest
-from real import BARE_DECODER, LOADER, changes, cut, edits, method_in, patched, swap, text, transform
+from real import (
+    BARE_DECODER,
+    LOADER,
+    changes,
+    cut,
+    edits,
+    method_in,
+    patched,
+    swap,
+    text,
+    transform,
+)
 
 from codemods.behaviour import (
     assert_changes_nothing_twice,
