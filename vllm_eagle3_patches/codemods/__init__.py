@@ -8,7 +8,7 @@ that is not the whole class.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from importlib import import_module
 
 import libcst as cst
@@ -47,15 +47,31 @@ def apply(source: str, edits: Iterable[Edit], path: str) -> str:
     Raises:
         RefusedError: as `parse` and `transform`.
     """
-    edits = list(edits)
-    part = excerpt.cut(source, _scopes(edits))
     try:
-        before = module = parse(part.text, path)
-        for edit in edits:
-            module = transform(module, edit)
-        return source if module is before else part.restored(module.code)
+        part, _, module = _edited(source, list(edits), path)
+        return part.restored(module.code)
     except RecursionError:
         raise RefusedError("nested too deeply to be edited", where=path) from None
+
+
+def settled(source: str, edits: Iterable[Edit], path: str) -> bool:
+    """Whether the edits change nothing in it any more; raises as `apply`."""
+    try:
+        part, before, module = _edited(source, list(edits), path)
+        return module is before or part.restored(module.code) == source
+    except RecursionError:
+        raise RefusedError("nested too deeply to be edited", where=path) from None
+
+
+def _edited(
+    source: str, edits: Sequence[Edit], path: str
+) -> tuple[excerpt.Excerpt, cst.Module, cst.Module]:
+    """What is parsed of the file, and that before and after the edits."""
+    part = excerpt.cut(source, _scopes(edits))
+    before = module = parse(part.text, path)
+    for edit in edits:
+        module = transform(module, edit)
+    return part, before, module
 
 
 def _scopes(edits: Iterable[Edit]) -> dict[str, Collection[str] | None]:
@@ -63,12 +79,7 @@ def _scopes(edits: Iterable[Edit]) -> dict[str, Collection[str] | None]:
     scopes: dict[str, Collection[str] | None] = {}
     for edit in edits:
         read = getattr(import_module(f"{__name__}.{edit.codemod}"), "READS", None)
-        for scope in edit.scopes:
+        for scope in {*edit.scopes, edit.arguments.get("cls", "")}:
             known = scopes.get(scope, ())
             scopes[scope] = None if known is None or read is None else {*known, *read}
     return scopes
-
-
-def settled(source: str, edits: Iterable[Edit], path: str) -> bool:
-    """Whether the edits change nothing in it any more; raises as `apply`."""
-    return apply(source, edits, path) == source
