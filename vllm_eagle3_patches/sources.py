@@ -80,26 +80,32 @@ class Sources:
     def __init__(self, root: Path, overlay: Mapping[str, bytes] | None = None) -> None:
         self.root = root
         self.overlay = dict(overlay or {})
-        self._data: dict[str, bytes | None] = {}
+        self._data: dict[str, bytes | None] = {}  # what was asked for
         self._trees: dict[str, ast.Module] = {}
+        self._disk: dict[str, bytes | None] = {}  # what was read, shared with views made of this
 
     def with_overlay(self, overlay: Mapping[str, bytes]) -> Sources:
-        return Sources(self.root, {**self.overlay, **overlay})
+        """The view with these bytes over it; nothing was asked for yet."""
+        view = Sources(self.root, {**self.overlay, **overlay})
+        view._disk = self._disk
+        return view
 
     def _read(self, path: str) -> bytes | None:
         if path not in self._data:
-            if path in self.overlay:
-                self._data[path] = self.overlay[path]
-            else:
-                try:
-                    self._data[path] = (self.root / path).read_bytes()
-                except (FileNotFoundError, NotADirectoryError):
-                    self._data[path] = None
-                except OSError as error:
-                    raise IntegrityError(
-                        f"cannot be read: {error.strerror}", where=self.root / path
-                    ) from None
+            self._data[path] = self.overlay[path] if path in self.overlay else self._load(path)
         return self._data[path]
+
+    def _load(self, path: str) -> bytes | None:
+        if path not in self._disk:
+            try:
+                self._disk[path] = (self.root / path).read_bytes()
+            except (FileNotFoundError, NotADirectoryError):
+                self._disk[path] = None
+            except OSError as error:
+                raise IntegrityError(
+                    f"cannot be read: {error.strerror}", where=self.root / path
+                ) from None
+        return self._disk[path]
 
     def exists(self, path: str) -> bool:
         return self._read(path) is not None
