@@ -28,6 +28,11 @@ BARE = (
     "model=target_language_model, lm_head=target_model.lm_head)"
 )
 
+# The V2 runner's loader of drafters (0.22.0 on, text as it stands in 0.22.0 to 0.33.0).
+V2_PATH, V2_FUNCTION = "vllm/v1/worker/gpu/spec_decode/eagle/utils.py", "load_eagle_model"
+INNER = "target_inner = target_language_model.model"
+EITHER = "target_inner = getattr(target_language_model, 'model', target_language_model)"
+
 
 def follows(method: ast.FunctionDef) -> tuple[ast.stmt, ast.stmt | None] | None:
     """The statement that takes the language model, and the one after it."""
@@ -174,12 +179,26 @@ def _bare(sources: Sources, structure: Structure) -> Finding:
         detail = "the loader takes the language model in a form this tool does not know"
         return Finding(NAME, State.REFUSED, path, loader.method.lineno, detail)
     statement, after = found
-    if handles_bare(after):
-        detail = "the loader takes a bare decoder and the wrapper's lm_head"
-        return Finding(NAME, State.NATIVE, path, statement.lineno, detail)
     name = (structure.outer or structure.decoder).name
     detail = f"the language model is a bare {name}: no `.model`, no `.lm_head`"
-    return Finding(NAME, State.CLOSED, path, statement.lineno, detail)
+    if not handles_bare(after):
+        return Finding(NAME, State.CLOSED, path, statement.lineno, detail)
+    inner = _v2_inner(sources)
+    if inner is not None:
+        return Finding(NAME, State.CLOSED, V2_PATH, inner.lineno, detail)
+    detail = "the loader takes a bare decoder and the wrapper's lm_head"
+    return Finding(NAME, State.NATIVE, path, statement.lineno, detail)
+
+
+def _v2_inner(sources: Sources) -> ast.stmt | None:
+    """Where the V2 runner takes `.model` of the language model, whatever it is; None where there
+    is no such runner, or it takes a bare decoder too."""
+    if not sources.exists(V2_PATH):
+        return None
+    for function in sources.tree(V2_PATH).body:
+        if isinstance(function, ast.FunctionDef) and function.name == V2_FUNCTION:
+            return next((s for s in function.body if ast.unparse(s) == INNER), None)
+    return None
 
 
 def _has_property(sources: Sources, site: ClassSite, name: str) -> bool:
@@ -200,4 +219,8 @@ def edits(sources: Sources, target: Target) -> list[Edit]:
             found.append(
                 Edit(NAME, NAME, loader.site.path, (loader.site.name,), "weight_sharing", arguments)
             )
+            if _v2_inner(sources) is not None:
+                arguments = {"function": V2_FUNCTION}
+                name = "weight-sharing-v2"
+                found.append(Edit(name, NAME, V2_PATH, (V2_FUNCTION,), "bare_decoder", arguments))
     return [edit for i, edit in enumerate(found) if edit not in found[:i]]
