@@ -18,6 +18,8 @@ from vllm_eagle3_patches.codemods.syntax import (
 from vllm_eagle3_patches.errors import RefusedError
 from vllm_eagle3_patches.gates.image_token import branch_for, branches, find_chain, reads
 
+READS = frozenset({"load_model"})
+
 
 class _AddBranch(cst.CSTTransformer):
     """Puts an `elif` in front of the chain's `else`; `chain` is compared as plain code, its first
