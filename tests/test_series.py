@@ -1,4 +1,5 @@
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,7 @@ EDIT = Edit("one", "interface", PATH, ("A",), "interface")
 LINES = [f"line {number}\n" for number in range(1, 21)]
 DIFF = f"""\
 Description: what it does
+X-Codemod: {EDIT.call}
 ---
 --- a/{PATH}
 +++ b/{PATH}
@@ -299,3 +301,12 @@ def test_a_shipped_patch_that_was_tampered_with_is_refused(tmp_path: Path) -> No
     patch.write_text(swap(patch.read_text(), "+        return (2, ", "+        return (3, "))
     with pytest.raises(RefusedError, match="pinned hash"):
         Series("0.17.1", folder).apply(sources("0.17.1"), edits("0.17.1"))
+
+
+def test_a_pinned_patch_is_not_taken_for_the_same_edit_of_another_target() -> None:
+    """The list of model types is one file and one edit for all, but not one text."""
+    at = sources("0.17.1")
+    (own,) = [edit for edit in edits("0.17.1") if edit.name == "model-type"]
+    other = replace(own, arguments={"types": "glm4_moe"})
+    assert pinned("0.17.1").fits(at, [own])
+    assert not pinned("0.17.1").fits(at, [other])
