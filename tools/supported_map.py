@@ -17,6 +17,7 @@ LEGEND = {
     "refused": "refused, with a reason",
     "absent": "not in this release",
 }
+WORDS = {"closed": "opens"}
 STYLE = """
 text { font: 9px system-ui, 'Segoe UI', 'DejaVu Sans', sans-serif; fill: #24292f }
 .title { font-size: 15px; font-weight: 600 }
@@ -75,7 +76,7 @@ def _cell(x: float, y: float, facts: Mapping[str, Any] | None, label: str, shown
     w, h = CELL - 2, ROW - 2
     if facts is None:
         return f'<rect class="absent" x="{x:g}" y="{y:g}" width="{w}" height="{h}"/>'
-    state = {"closed": "opens"}.get(facts["state"], facts["state"])
+    state = WORDS.get(facts["state"], facts["state"])
     rect = f'<rect class="{state}" x="{x:g}" y="{y:g}" width="{w}" height="{h}">'
     rect += f"<title>{label}: {state}</title></rect>"
     if state == "refused":

@@ -19,8 +19,8 @@ Made by `make docs` from the real sources of each release (`tools/make_supported
 - **native**: this vLLM has EAGLE-3 for it; nothing is written.
 - **opens**: `apply --model NAME` makes it work, and the proofs hold: the edited files compile,
   nothing beside the named classes changed, a second run changes nothing, and every gate passes.
-- **+ config**: the config names the language model. The wrapper is native, or opens, by its name;
-  for the language model inside it give `--model DIR`, a folder with `config.json`.
+- **+ config**: the config names the language model. The wrapper is native, or opens; the rest
+  depends on the language model, which is an architecture of this table too.
 - **refused**: nothing is written; the number is the reason below.
 - `-`: this release does not have it.
 

@@ -63,13 +63,21 @@ def entries(sources: Sources) -> list[registry.Entry]:
     return [e for e in registry.read(sources).values() if e.table in KINDS]
 
 
-def rows(sources: Sources, version: str, patched: Patched | None = None) -> Iterator[Row]:
-    """One row for each entry; `sources` are the files as they were installed.
+def rows(
+    sources: Sources,
+    version: str,
+    patched: Patched | None = None,
+    only: Collection[str] | None = None,
+) -> Iterator[Row]:
+    """One row for each entry, or for those named in `only`; `sources` are the files as they were
+    installed.
 
     Raises:
         RefusedError: the registry cannot be read.
     """
     for entry in entries(sources):
+        if only is not None and entry.architecture not in only:
+            continue
         view = sources.with_overlay({})  # remembers what this one asked for
         try:
             yield _row(view, entry, version, patched)
