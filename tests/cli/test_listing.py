@@ -28,7 +28,9 @@ def few(into: Path, version: str = "0.32.0", names: tuple[str, ...] = NAMES) -> 
     lines = registry.read_text().splitlines(keepends=True)
     for entry in unwanted:
         end = entry.line - 1
-        while not lines[end].partition("#")[0].rstrip().endswith("),"):  # an entry over several lines
+        while (
+            not lines[end].partition("#")[0].rstrip().endswith("),")
+        ):  # an entry over several lines
             end += 1
         for at in range(entry.line - 1, end + 1):
             lines[at] = ""
