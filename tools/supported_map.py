@@ -40,7 +40,7 @@ def picture(data: Data, engine: Collection[str]) -> str:
     for group, name in everything(data):
         if group != kind:
             kind = group
-            rows.append((f"{group} models", None))
+            rows.append((f"{group.capitalize()} models", None))
         rows.append((name, group))
     height = -(-len(rows) // BLOCKS)
     step = NAME + CELL * len(data) + GAP
@@ -102,6 +102,8 @@ def _legend(engine: bool) -> str:
         parts.append(_cell(x, 38, samples[key], words, False))
         parts.append(f'<text class="note" x="{x + 18:g}" y="47">{words}</text>')
         x += 36 + 5.3 * len(words)
+    words = "…LM is ForCausalLM, …CondGen is ForConditionalGeneration"
+    parts.append(f'<text class="note" x="16" y="64">{words}</text>')
     if engine:
         parts.append(_cell(x, 38, samples["opens"], "proved on the engine", True))
         parts.append(f'<text class="note" x="{x + 18:g}" y="47">proved on the engine</text>')

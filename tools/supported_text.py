@@ -41,9 +41,9 @@ def everything(data: Data) -> list[tuple[str, str]]:
 
 
 def reason(facts: Mapping[str, Any]) -> str:
-    """Why, without the name of the class it was said of."""
+    """Why, without the name of the class it was said of, and without places in files."""
     said = re.sub(r"^(not read: )?\w+(: | (?=holds|makes|does|runs))", "", facts["detail"])
-    return str(said)
+    return re.sub(r" \(vllm/[^)]*\)$", "", str(said)).rstrip(":")
 
 
 def page(data: Data, engine: Collection[str]) -> str:
