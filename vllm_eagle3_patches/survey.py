@@ -6,6 +6,7 @@ A row is `closed`, which means that it can be opened, only where a plan was made
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -23,6 +24,7 @@ TRANSFORMERS = ("_TRANSFORMERS_SUPPORTED_MODELS", "_TRANSFORMERS_BACKEND_MODELS"
 # Stands for the model_type of a config that is not there; it is in no list of vLLM's.
 UNKNOWN = "a_model_type_to_come"
 LANGUAGE_MODEL = "language-model"
+_PLACE = re.compile(r"(vllm/[\w/.]+\.py)(?::(\d+))?")  # in what an error says of where
 
 
 @dataclass(frozen=True)
@@ -100,14 +102,14 @@ def rows(
 
 
 def _refused(sources: Sources, entry: registry.Entry, what: str, where: str | None) -> Row:
-    file, _, line = (where or "").partition(":")
-    known = file if sources.exists(file) else registry.PATH
-    number = int(line) if line.isdigit() and known == file else None
-    if known != file:
-        number = entry.line
+    named = _PLACE.search(where or "")
+    if named is not None and sources.exists(named[1]):
+        file, line = named[1], int(named[2]) if named[2] else None
+    else:
+        file, line = registry.PATH, entry.line
     kind = _kind(entry) or ""
     state, asked = State.REFUSED, tuple(sources.asked_for())
-    return Row(entry.architecture, kind, state, (), (), known, number, what, asked)
+    return Row(entry.architecture, kind, state, (), (), file, line, what, asked)
 
 
 def _row(sources: Sources, entry: registry.Entry, version: str, patched: Patched | None) -> Row:

@@ -159,7 +159,7 @@ def test_an_entry_that_the_reader_fails_on_does_not_hide_the_rest(
 def test_a_registry_entry_without_its_class_is_refused_with_its_line(site: Path) -> None:
     registry = site / REGISTRY
     text = registry.read_text()
-    registry.write_text(text.replace('("cohere", "CohereForCausalLM")', '("cohere", "Gone")'))
+    registry.write_text(text.replace('("commandr", "CohereForCausalLM")', '("commandr", "Gone")'))
     rerecord(site, REGISTRY)
     row = architectures(call("check", "--all", "--json", site=site))[COHERE]
     assert row["state"] == "refused"
@@ -172,7 +172,7 @@ def test_where_vllm_lists_model_types_a_name_leaves_that_gate_to_the_config(
 ) -> None:
     kimi = "KimiK25ForConditionalGeneration"
     rows = architectures(
-        call("check", "--all", "--json", site=few(tmp_path, "0.17.1", (LLAMA, GLM, kimi)))
+        call("check", "--all", "--json", site=few(tmp_path, "0.17.1", (INNER, LLAMA, GLM, kimi)))
     )
     assert (rows[LLAMA]["state"], rows[LLAMA]["config"]) == ("native", ["model-type"])
     assert (rows[GLM]["state"], rows[GLM]["config"]) == ("closed", ["model-type"])
