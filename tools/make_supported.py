@@ -50,6 +50,8 @@ def facts(row: survey.Row) -> dict[str, object]:
         known["gates"] = row.gates
     if row.config:
         known["config"] = row.config
+    if row.detail == survey.CLAIMED:
+        known["claimed"] = True
     if row.state is State.REFUSED:
         known |= {"detail": row.detail, "file": row.file}
     return known

@@ -24,6 +24,7 @@ TRANSFORMERS = ("_TRANSFORMERS_SUPPORTED_MODELS", "_TRANSFORMERS_BACKEND_MODELS"
 # Stands for the model_type of a config that is not there; it is in no list of vLLM's.
 UNKNOWN = "a_model_type_to_come"
 LANGUAGE_MODEL = "language-model"
+CLAIMED = "upstream says so; this tool could not read its decoder"
 _PLACE = re.compile(r"(vllm/[\w/.]+\.py)(?::(\d+))?")  # in what an error says of where
 
 
@@ -38,7 +39,7 @@ class Row:
         gates: those that are closed, or the one that is refused.
         config: what only a config.json tells: "language-model", "model-type".
         file: where the refusal comes from, relative; `line` beside it.
-        detail: why it is refused.
+        detail: why it is refused; of a native one, what was not seen with our own eyes.
         rests_on: the files that the state rests on.
     """
 
@@ -137,7 +138,9 @@ def _row(sources: Sources, entry: registry.Entry, version: str, patched: Patched
         targets = [target, *(_applied(sources, other, version) for other in others)]
         plan.make(sources, targets, version)
     state = State.CLOSED if closed else State.NATIVE
-    return replace(row, state=state, gates=closed, rests_on=tuple(sorted(paths)))
+    claimed = CLAIMED if any(structure.unread for structure in target.structures) else ""
+    rests = tuple(sorted(paths))
+    return replace(row, state=state, gates=closed, detail=claimed, rests_on=rests)
 
 
 def _because(row: Row, refusal: Finding) -> Row:

@@ -80,6 +80,15 @@ def test_every_architecture_is_listed_and_nothing_written(site: Path) -> None:
     assert rows[MAMBA]["line"] > 0
 
 
+def test_what_only_upstream_claims_is_said_to_be_a_claim(tmp_path: Path) -> None:
+    name = "ArceeForCausalLM"  # runs with the code of transformers
+    where = few(tmp_path, names=(LLAMA, name))
+    rows = architectures(call("check", "--all", "--json", site=where))
+    assert (rows[name]["state"], rows[name]["detail"]) == ("native", survey.CLAIMED)
+    assert (rows[LLAMA]["state"], rows[LLAMA]["detail"]) == ("native", "")
+    assert survey.CLAIMED in call("check", "--all", site=where).out
+
+
 def test_the_list_for_a_person(site: Path) -> None:
     done = call("check", "--all", site=site)
     lines = [line.split() for line in done.out.splitlines()]
