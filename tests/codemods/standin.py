@@ -28,9 +28,9 @@ NORMS = ("norm", "ln_f", "final_layer_norm", "final_layernorm", "norm_f")
 # What the forwards under test ask of their config: Granite's and Solar's.
 CONFIG = {
     "embedding_multiplier": 2,
-    "bskcn_1": (0, 3),
-    "bskcn_2": (0, 3),
-    "bskcn_3": (1, 4),
+    "bskcn_1": (1, 3),
+    "bskcn_2": (1, 3),
+    "bskcn_3": (2, 4),
     "bskcn_4": (2, 6),
     "bskcn_tv": (0.5, 0.5),
 }
