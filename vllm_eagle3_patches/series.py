@@ -101,12 +101,25 @@ class Series:
 
     def fits(self, sources: Sources, edits: Iterable[Edit]) -> bool:
         """Whether these edits are exactly what the series does to their files, byte for byte."""
+        edits = list(edits)
         paths = {edit.path for edit in edits}
         if not all(self.before.get(path) == sha256(sources.data(path)) for path in paths):
             return False
         wanted = {(edit.name, edit.path) for edit in edits}
+        if not all(edit.name in self.patches and self._is_for(edit) for edit in edits):
+            return False
         pinned = {(name, path) for name in self.patches for path in self.touched[name]}
         return wanted == {(name, path) for name, path in pinned if path in paths}
+
+    def _is_for(self, edit: Edit) -> bool:
+        """Whether the patch of this name is about the edit's model type, architecture or class:
+        other targets have edits of the same name in the same file."""
+        text = self._text(f"{edit.name}.patch")
+        words = [*edit.arguments.get("types", "").split(","), edit.arguments.get("architecture")]
+        cls = edit.arguments.get("cls") if edit.codemod == "interface" else None
+        if cls is not None and f"class {cls}(" not in text:
+            return False
+        return all(f'"{word}"' in text for word in words if word)
 
     def apply(self, sources: Sources, edits: Iterable[Edit]) -> dict[str, bytes]:
         """The files' new bytes; every hunk at its own line, every context line equal.
