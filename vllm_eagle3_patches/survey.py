@@ -6,6 +6,7 @@ A row is `closed`, which means that it can be opened, only where a plan was made
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -23,6 +24,8 @@ TRANSFORMERS = ("_TRANSFORMERS_SUPPORTED_MODELS", "_TRANSFORMERS_BACKEND_MODELS"
 # Stands for the model_type of a config that is not there; it is in no list of vLLM's.
 UNKNOWN = "a_model_type_to_come"
 LANGUAGE_MODEL = "language-model"
+CLAIMED = "upstream says so; this tool could not read its decoder"
+_PLACE = re.compile(r"(vllm/[\w/.]+\.py)(?::(\d+))?")  # in what an error says of where
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,7 @@ class Row:
         gates: those that are closed, or the one that is refused.
         config: what only a config.json tells: "language-model", "model-type".
         file: where the refusal comes from, relative; `line` beside it.
-        detail: why it is refused.
+        detail: why it is refused; of a native one, what was not seen with our own eyes.
         rests_on: the files that the state rests on.
     """
 
@@ -74,13 +77,21 @@ def _kind(entry: registry.Entry) -> str | None:
     return "multimodal" if "MultiModal" in entry.cls else "text"
 
 
-def rows(sources: Sources, version: str, patched: Patched | None = None) -> Iterator[Row]:
-    """One row for each entry; `sources` are the files as they were installed.
+def rows(
+    sources: Sources,
+    version: str,
+    patched: Patched | None = None,
+    only: Collection[str] | None = None,
+) -> Iterator[Row]:
+    """One row for each entry, or for those named in `only`; `sources` are the files as they were
+    installed.
 
     Raises:
         RefusedError: the registry cannot be read.
     """
     for entry in entries(sources):
+        if only is not None and entry.architecture not in only:
+            continue
         view = sources.with_overlay({})  # remembers what this one asked for
         try:
             yield _row(view, entry, version, patched)
@@ -92,14 +103,14 @@ def rows(sources: Sources, version: str, patched: Patched | None = None) -> Iter
 
 
 def _refused(sources: Sources, entry: registry.Entry, what: str, where: str | None) -> Row:
-    file, _, line = (where or "").partition(":")
-    known = file if sources.exists(file) else registry.PATH
-    number = int(line) if line.isdigit() and known == file else None
-    if known != file:
-        number = entry.line
+    named = _PLACE.search(where or "")
+    if named is not None and sources.exists(named[1]):
+        file, line = named[1], int(named[2]) if named[2] else None
+    else:
+        file, line = registry.PATH, entry.line
     kind = _kind(entry) or ""
     state, asked = State.REFUSED, tuple(sources.asked_for())
-    return Row(entry.architecture, kind, state, (), (), known, number, what, asked)
+    return Row(entry.architecture, kind, state, (), (), file, line, what, asked)
 
 
 def _row(sources: Sources, entry: registry.Entry, version: str, patched: Patched | None) -> Row:
@@ -127,7 +138,9 @@ def _row(sources: Sources, entry: registry.Entry, version: str, patched: Patched
         targets = [target, *(_applied(sources, other, version) for other in others)]
         plan.make(sources, targets, version)
     state = State.CLOSED if closed else State.NATIVE
-    return replace(row, state=state, gates=closed, rests_on=tuple(sorted(paths)))
+    claimed = CLAIMED if any(structure.unread for structure in target.structures) else ""
+    rests = tuple(sorted(paths))
+    return replace(row, state=state, gates=closed, detail=claimed, rests_on=rests)
 
 
 def _because(row: Row, refusal: Finding) -> Row:
