@@ -147,9 +147,14 @@ def check(installation: Installation, wanted: Request, *, allow_modified: bool =
 
 
 def _targets(
-    pristine: Sources, names: Iterable[str], wanted: Request | None, version: str
+    pristine: Sources,
+    names: Iterable[str],
+    wanted: Request | None,
+    version: str,
+    receipt: Receipt | None,
 ) -> list[Target]:
-    requests = {name: Request(name, MODEL_TYPES.get(name)) for name in names}
+    types = {**MODEL_TYPES, **dict(receipt.model_types if receipt else ())}
+    requests = {name: Request(name, types.get(name)) for name in names}
     if wanted is not None:
         requests[wanted.architecture] = wanted
     return [find(pristine, requests[name], version) for name in sorted(requests)]
@@ -180,7 +185,7 @@ def _desired(
     pristine = _pristine(installation, receipt)
     before = {file.path: file for file in receipt.files} if receipt else {}
     try:
-        targets = _targets(pristine, names, wanted, installation.version)
+        targets = _targets(pristine, names, wanted, installation.version, receipt)
         integrity.refuse_foreign(installation, pristine, targets, gates, before, allow_modified)
         made = plan.make(pristine, targets, installation.version, gates)
     except RefusedError as error:
@@ -215,6 +220,11 @@ def _desired(
             "series" if made.source == "series" else "codemod",
             tuple(sorted({edit.name for edit in made.edits})),
             tuple(files),
+            model_types=tuple(
+                (target.architecture, target.model_type)
+                for target in targets
+                if target.model_type not in (None, MODEL_TYPES.get(target.architecture))
+            ),
         )
     return _Desired(contents, new, expected, made.source)
 
