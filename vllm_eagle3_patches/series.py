@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -99,14 +99,24 @@ class Series:
             for name in self.patches
         }
 
-    def fits(self, sources: Sources, edits: Iterable[Edit]) -> bool:
+    def fits(self, sources: Sources, edits: Collection[Edit]) -> bool:
         """Whether these edits are exactly what the series does to their files, byte for byte."""
         paths = {edit.path for edit in edits}
         if not all(self.before.get(path) == sha256(sources.data(path)) for path in paths):
             return False
         wanted = {(edit.name, edit.path) for edit in edits}
         pinned = {(name, path) for name in self.patches for path in self.touched[name]}
-        return wanted == {(name, path) for name, path in pinned if path in paths}
+        if wanted != {(name, path) for name, path in pinned if path in paths}:
+            return False
+        return all(self._names(edit) for edit in edits)
+
+    def _names(self, edit: Edit) -> bool:
+        """Whether an edit that differs from target to target is the pinned one: all targets share
+        the list of model types and the branches for the image token."""
+        words = [w for key in ("types", "architecture") for w in _words(edit.arguments.get(key))]
+        lines = self._text(f"{edit.name}.patch").splitlines() if words else []
+        added = [line for line in lines if line.startswith("+") and not line.startswith("+++")]
+        return all(any(f'"{word}"' in line for line in added) for word in words)
 
     def apply(self, sources: Sources, edits: Iterable[Edit]) -> dict[str, bytes]:
         """The files' new bytes; every hunk at its own line, every context line equal.
@@ -127,6 +137,10 @@ class Series:
                     f"the pinned patches of {self.version} do not give the pinned hash", where=path
                 )
         return result
+
+
+def _words(argument: str | None) -> list[str]:
+    return argument.split(",") if argument else []
 
 
 def patched(diff: str, sources: Sources, over: dict[str, bytes], where: Path) -> dict[str, bytes]:
