@@ -65,7 +65,6 @@ class Target:
     def is_wrapper(self) -> bool:
         return any(structure.is_wrapper for structure in self.structures)
 
-
     @property
     def request(self) -> Request:
         """What finds it again."""

@@ -114,7 +114,9 @@ def _text_type(path: Path, node: ast.ClassDef) -> str | None:
     if not names:
         own = _attribute(path, node, "model_type")
         holds = any(
-            isinstance(n, ast.Attribute) and n.attr == "text_config" and isinstance(n.ctx, ast.Store)
+            isinstance(n, ast.Attribute)
+            and n.attr == "text_config"
+            and isinstance(n.ctx, ast.Store)
             for n in ast.walk(node)
         )
         return str(own.value) if isinstance(own, ast.Constant) and not holds else None

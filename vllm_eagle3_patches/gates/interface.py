@@ -72,9 +72,11 @@ def edits(sources: Sources, target: Target) -> list[Edit]:
                 part = structure.inner if structure.causal else "model"
                 found.append(_edit("interface", sources, causal, part, body, structure))
         if structure.language is not None and _missing(sources, structure.top) is not None:
-            if structure.causal is None and not structure.by_config:
+            # One form for all language models that a config may name, whichever come together.
+            varies = structure.by_config or structure.chosen
+            if structure.causal is None and not varies:
                 own = body
-            elif protocol.has_mixin(sources) and body == "inherit" and not structure.by_config:
+            elif protocol.has_mixin(sources) and body == "inherit" and not varies:
                 own = "inherit"
             else:
                 own = "delegate"
