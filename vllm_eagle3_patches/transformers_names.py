@@ -58,7 +58,7 @@ def _pairs(node: ast.expr) -> list[tuple[str, str]]:
     items = node.args[0] if isinstance(node, ast.Call) and node.args else node
     found = []
     for item in getattr(items, "elts", ()):
-        parts = getattr(item, "elts", ())
+        parts: list[ast.expr] = list(getattr(item, "elts", ()))
         if len(parts) == 2 and isinstance(parts[0], ast.Constant):
             values = getattr(parts[1], "elts", [parts[1]])
             texts = [v.value for v in values if isinstance(v, ast.Constant)]
