@@ -21,6 +21,7 @@ from vllm_eagle3_patches.errors import RefusedError
 from vllm_eagle3_patches.gates.base import Edit
 from vllm_eagle3_patches.series import Series, parse_sums, patched, safe
 from vllm_eagle3_patches.sources import Sources, sha256
+from vllm_eagle3_patches.target import Request, find
 
 PINNED = [version for version in CLOSED if version != "0.10.1"]
 PATH = "vllm/a.py"
@@ -299,3 +300,14 @@ def test_a_shipped_patch_that_was_tampered_with_is_refused(tmp_path: Path) -> No
     patch.write_text(swap(patch.read_text(), "+        return (2, ", "+        return (3, "))
     with pytest.raises(RefusedError, match="pinned hash"):
         Series("0.17.1", folder).apply(sources("0.17.1"), edits("0.17.1"))
+
+
+def test_the_pinned_list_of_model_types_is_not_taken_for_another_target() -> None:
+    """It is the one edit that Mistral3 needs in 0.17.1, in the same file as DeepSeek's."""
+    where = sources("0.17.1")
+    wanted = Request("Mistral3ForConditionalGeneration", "mistral", "MistralForCausalLM")
+    made = plan.make(where, [find(where, wanted, "0.17.1")], "0.17.1")
+    assert (made.source, [edit.arguments for edit in made.edits]) == (
+        "codemod",
+        [{"types": "mistral"}],
+    )
