@@ -18,6 +18,8 @@ from vllm_eagle3_patches.target import MODEL_TYPES, Request, Target, find
 
 # The registry's tables of models that generate text; source: registry.py, 0.10.1 to 0.33.0.
 KINDS = {"_TEXT_GENERATION_MODELS": "text", "_MULTIMODAL_MODELS": "multimodal"}
+# Those it runs with the code of transformers, beside others of their kind that embed or classify.
+TRANSFORMERS = ("_TRANSFORMERS_SUPPORTED_MODELS", "_TRANSFORMERS_BACKEND_MODELS")
 # Stands for the model_type of a config that is not there; it is in no list of vLLM's.
 UNKNOWN = "a_model_type_to_come"
 LANGUAGE_MODEL = "language-model"
@@ -60,7 +62,16 @@ class Patched:
 
 def entries(sources: Sources) -> list[registry.Entry]:
     """The registry's generating architectures, in its order; raises RefusedError as `read`."""
-    return [e for e in registry.read(sources).values() if e.table in KINDS]
+    return [e for e in registry.read(sources).values() if _kind(e) is not None]
+
+
+def _kind(entry: registry.Entry) -> str | None:
+    """text, multimodal, or None where it does not generate text."""
+    if entry.table not in TRANSFORMERS:
+        return KINDS.get(entry.table)
+    if not entry.cls.endswith("ForCausalLM"):
+        return None
+    return "multimodal" if "MultiModal" in entry.cls else "text"
 
 
 def rows(sources: Sources, version: str, patched: Patched | None = None) -> Iterator[Row]:
@@ -86,7 +97,7 @@ def _refused(sources: Sources, entry: registry.Entry, what: str, where: str | No
     number = int(line) if line.isdigit() and known == file else None
     if known != file:
         number = entry.line
-    kind = KINDS[entry.table]
+    kind = _kind(entry) or ""
     state, asked = State.REFUSED, tuple(sources.asked_for())
     return Row(entry.architecture, kind, state, (), (), known, number, what, asked)
 
@@ -96,7 +107,7 @@ def _row(sources: Sources, entry: registry.Entry, version: str, patched: Patched
     wanted = _asked(sources, Request(name, MODEL_TYPES.get(name)))
     target = find(sources, wanted, version)
     found = plan.findings(sources, target)
-    row = Row(name, KINDS[entry.table], State.NATIVE, config=_by_config(target, found))
+    row = Row(name, _kind(entry) or "", State.NATIVE, config=_by_config(target, found))
     refusal = next((f for f in found if f.state is State.REFUSED), None)
     if refusal is not None:
         asked = tuple(sources.asked_for())
