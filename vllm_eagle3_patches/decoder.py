@@ -1,31 +1,12 @@
-"""Reads a decoder: its loop over the layers, and what of the loop's state is the residual stream.
-
-The stream on entry to layer k is, by definition, what layer k itself takes as its residual: so
-the layer's `forward` is read, not the decoder's.  A layer that begins with a fused norm of
-`hidden_states` and `residual` defers its residual, and the stream is the sum; one that overwrites
-`residual` before reading it got the complete stream in `hidden_states`, whatever came beside it.
-"""
+"""Reads a decoder: the loop of its `forward` over the layers, in the forms of all releases."""
 
 from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, replace
-from enum import Enum
 
 from vllm_eagle3_patches.errors import RefusedError
-from vllm_eagle3_patches.sources import ClassSite, Sources, bases, find_classes
-
-# Norms whose two-argument call adds the residual first and returns (normed, sum); source:
-# vllm/model_executor/layers/layernorm.py, all versions.
-FUSED_NORMS = frozenset({"RMSNorm", "GemmaRMSNorm"})
-NORM_MODULE = "vllm/model_executor/layers/layernorm.py"
-
-
-class Stream(Enum):
-    """What the residual stream is, in terms of the loop's variables."""
-
-    SUM = "hidden_states + residual"
-    HIDDEN = "hidden_states"
+from vllm_eagle3_patches.sources import ClassSite, Sources, bases
 
 
 @dataclass(frozen=True)
@@ -211,14 +192,31 @@ def find_loop(forward: ast.FunctionDef) -> Loop:
     target = assigns[0].targets[0]
     residual: str | None = None
     names = [e.id for e in getattr(target, "elts", ()) if isinstance(e, ast.Name)]
-    if len(assigns[0].targets) == 1 and isinstance(target, ast.Name):
-        hidden = target.id
-    elif len(assigns[0].targets) == 1 and len(getattr(target, "elts", ())) == len(names) == 2:
-        hidden, residual = names
+    fed = {n.id for call in calls for n in ast.walk(call) if isinstance(n, ast.Name)}
+    if len(assigns[0].targets) != 1 or len(names) != len(getattr(target, "elts", names)):
+        raise RefusedError(f"the layer's result goes to {targets[0]}")
+    if isinstance(target, ast.Name):
+        hidden = _renamed(node, target.id, fed)
+    elif len(names) >= 2 and not fed & set(names[2:]):  # HunYuan's third are keys and values
+        hidden, residual = names[:2]
     else:
         raise RefusedError(f"the layer's result goes to {targets[0]}")
     container, index, absolute = header.container, header.index, header.absolute
     return Loop(node, container, index, absolute, hidden, residual, tuple(calls))
+
+
+def _renamed(loop: ast.For, result: str, fed: set[str]) -> str:
+    """The name the layer's result gets for the next layer (`hidden_states = layer_outputs`)."""
+    if result in fed:
+        return result
+    names = [
+        n.targets[0].id
+        for n in loop.body
+        if isinstance(n, ast.Assign)
+        and ast.unparse(n.value) == result
+        and isinstance(n.targets[0], ast.Name)
+    ]
+    return names[0] if len(names) == 1 and names[0] in fed else result
 
 
 def _exclusive(body: list[ast.stmt], calls: list[ast.Call]) -> bool:
@@ -232,273 +230,3 @@ def _exclusive(body: list[ast.stmt], calls: list[ast.Call]) -> bool:
     if isinstance(only, ast.With):
         return _exclusive(only.body, calls)
     return isinstance(only, ast.Assign)
-
-
-def layer_classes(sources: Sources, decoder: ClassSite, container: str) -> list[ClassSite]:
-    """The classes of the layers, from what `__init__` puts into the container.
-
-    Raises:
-        RefusedError: they cannot be named.
-    """
-    for owner in bases(sources, decoder):
-        init = owner.method("__init__")
-        if init is None:
-            continue
-        for node in ast.walk(init):
-            if not isinstance(node, (ast.Assign, ast.AnnAssign)) or node.value is None:
-                continue
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            stored = [
-                n
-                for t in targets
-                for n in ast.walk(t)
-                if isinstance(n, ast.Attribute) and n.attr == container
-            ]
-            if stored:
-                found = _constructed(sources, decoder, owner, init, node.value)
-                if found:
-                    return found
-    raise RefusedError(f"the class of the layers in self.{container} is not certain")
-
-
-def _constructed(
-    sources: Sources, site: ClassSite, owner: ClassSite, init: ast.FunctionDef, value: ast.expr
-) -> list[ClassSite]:
-    """The layer classes constructed inside an expression, local functions and defaults followed."""
-    found: dict[tuple[str, str], ClassSite] = {}
-    seen: set[str] = set()
-
-    def named(name: str, holder: ClassSite) -> None:
-        for cls in find_classes(sources, holder.path, name):
-            if cls.method("forward") or any(b.method("forward") for b in bases(sources, cls)):
-                found[cls.path, cls.name] = cls
-
-    def visit(node: ast.AST) -> None:
-        for child in ast.walk(node):
-            if isinstance(child, ast.Name) and child.id not in seen:
-                seen.add(child.id)
-                named(child.id, owner)
-                for statement in sources.tree(owner.path).body:
-                    if isinstance(statement, ast.Assign) and any(
-                        isinstance(t, ast.Name) and t.id == child.id for t in statement.targets
-                    ):
-                        visit(statement.value)
-                for inner in ast.walk(init):
-                    if isinstance(inner, ast.FunctionDef) and inner.name == child.id:
-                        visit(inner)
-                    elif isinstance(inner, ast.Assign) and any(
-                        isinstance(t, ast.Name) and t.id == child.id for t in inner.targets
-                    ):
-                        visit(inner.value)
-                arguments = init.args
-                pairs = zip(
-                    arguments.args[len(arguments.args) - len(arguments.defaults) :],
-                    arguments.defaults,
-                    strict=True,
-                )
-                for arg, default in [
-                    *pairs,
-                    *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
-                ]:
-                    if arg.arg == child.id and default is not None:
-                        visit(default)
-            elif isinstance(child, ast.Attribute) and ast.unparse(child.value) == "self":
-                for holder in bases(sources, site):
-                    attribute = holder.attribute(child.attr)
-                    if isinstance(attribute, ast.Name):
-                        named(attribute.id, holder)
-
-    visit(value)
-    return [c for c in found.values() if c.name not in ("PPMissingLayer",)]
-
-
-def stream_of(sources: Sources, loop: Loop, layers: list[ClassSite]) -> Stream:
-    """What the stream is on entry to a layer.
-
-    Raises:
-        RefusedError: a layer's way is not known, or two layers differ.
-    """
-    verdicts = {}
-    for layer in layers:
-        for call in loop.calls:
-            verdicts[_consumes(sources, layer, call, loop)] = layer
-    if len(verdicts) != 1:
-        raise RefusedError("the layers do not agree on what the residual stream is")
-    return next(iter(verdicts))
-
-
-def _parameter(forward: ast.FunctionDef, call: ast.Call, name: str) -> str | None:
-    """The parameter of the layer's forward that gets the loop's variable `name`."""
-    for keyword in call.keywords:
-        if isinstance(keyword.value, ast.Name) and keyword.value.id == name:
-            return keyword.arg
-    for position, argument in enumerate(call.args):
-        if isinstance(argument, ast.Name) and argument.id == name:
-            names = [a.arg for a in forward.args.posonlyargs + forward.args.args][1:]
-            return names[position] if position < len(names) else None
-    return None
-
-
-def _consumes(sources: Sources, layer: ClassSite, call: ast.Call, loop: Loop) -> Stream:
-    owner = next((o for o in bases(sources, layer) if o.method("forward")), None)
-    if owner is None:
-        raise RefusedError(f"{layer.name} has no forward")
-    forward = owner.method("forward")
-    assert forward is not None
-    hidden = _parameter(forward, call, loop.hidden)
-    if hidden is None:
-        raise RefusedError(f"{layer.name}.forward does not take {loop.hidden}")
-    if loop.residual is None:
-        return Stream.HIDDEN
-    residual = _parameter(forward, call, loop.residual)
-    if residual is None:
-        return Stream.HIDDEN
-    return _first_use(sources, owner, forward, hidden, residual)
-
-
-def _first_use(
-    sources: Sources, owner: ClassSite, forward: ast.FunctionDef, hidden: str, residual: str
-) -> Stream:
-    """How the layer begins: by adding the residual it got, or by overwriting it."""
-    where = f"{owner.path}:{forward.lineno}"
-    for statement in forward.body:
-        names = [n for n in ast.walk(statement) if isinstance(n, ast.Name)]
-        if not any(n.id == residual for n in names):
-            if any(n.id == hidden and isinstance(n.ctx, ast.Store) for n in names):
-                raise RefusedError(
-                    f"{owner.name} changes {hidden} before its residual", where=where
-                )
-            continue
-        if isinstance(statement, ast.Assign) and _overwrites(statement, residual):
-            return Stream.HIDDEN
-        if isinstance(statement, ast.If) and _adds_unless_none(
-            sources, owner, statement, hidden, residual
-        ):
-            return Stream.SUM
-        if isinstance(statement, ast.Assign) and _fused(
-            sources, owner, statement, hidden, residual
-        ):
-            return Stream.SUM
-        text = ast.unparse(statement).splitlines()[0]
-        raise RefusedError(
-            f"{owner.name} uses its residual in a way that is not known: {text}",
-            where=f"{owner.path}:{statement.lineno}",
-        )
-    return Stream.HIDDEN
-
-
-def _overwrites(statement: ast.Assign, residual: str) -> bool:
-    return (
-        len(statement.targets) == 1
-        and isinstance(statement.targets[0], ast.Name)
-        and statement.targets[0].id == residual
-        and not any(isinstance(n, ast.Name) and n.id == residual for n in ast.walk(statement.value))
-    )
-
-
-def _adds_unless_none(
-    sources: Sources, owner: ClassSite, node: ast.If, hidden: str, residual: str
-) -> bool:
-    """`if residual is None: residual = hidden; hidden = norm(hidden) else: fused norm`."""
-    test = ast.unparse(node.test)
-    if test == f"{residual} is None":
-        first, other = node.body, node.orelse
-    elif test == f"{residual} is not None":
-        first, other = node.orelse, node.body
-    else:
-        return False
-    if len(other) != 1 or not isinstance(other[0], ast.Assign):
-        return False
-    if not _fused(sources, owner, other[0], hidden, residual):
-        return False
-    return bool(first) and ast.unparse(first[0]) in (
-        f"{residual} = {hidden}",
-        f"{residual} = {hidden}.clone()",
-    )
-
-
-def _fused(
-    sources: Sources, owner: ClassSite, statement: ast.Assign, hidden: str, residual: str
-) -> bool:
-    """`hidden, residual = self.norm(hidden, residual)` with a norm that adds before it norms."""
-    call = statement.value
-    if (
-        not isinstance(call, ast.Call)
-        or ast.unparse(statement.targets[0]) != f"({hidden}, {residual})"
-    ):
-        return False
-    values = [ast.unparse(a) for a in call.args] + [ast.unparse(k.value) for k in call.keywords]
-    func = call.func.value if isinstance(call.func, ast.Subscript) else call.func
-    if values != [hidden, residual] or not ast.unparse(func).startswith("self."):
-        return False
-    attribute = ast.unparse(func).removeprefix("self.")
-    norms = _norm_classes(sources, owner, attribute)
-    return bool(norms) and all(_adds_first(norm) for norm in norms)
-
-
-def _adds_first(norm: ClassSite) -> bool:
-    """Whether a norm called with two arguments adds the second before it norms."""
-    if norm.path == NORM_MODULE:
-        return norm.name in FUSED_NORMS
-    forward = norm.method("forward_native") or norm.method("forward")
-    for node in ast.walk(forward) if forward else ():
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "residual is not None":
-            body = [ast.unparse(s) for s in node.body]
-            return body[:2] == ["x = x + residual", "residual = x"]
-    return False
-
-
-def _norm_classes(sources: Sources, owner: ClassSite, attribute: str) -> list[ClassSite]:
-    """The classes behind a norm attribute, [] where one of them is not vLLM's."""
-    found: list[ClassSite] = []
-    for holder in bases(sources, owner):
-        init = holder.method("__init__")
-        for node in ast.walk(init) if init else ():
-            if isinstance(node, ast.Assign) and any(
-                ast.unparse(t) == f"self.{attribute}" for t in node.targets
-            ):
-                for n in ast.walk(node.value):
-                    if isinstance(n, ast.Call) and isinstance(n.func, ast.Name):
-                        classes = find_classes(sources, holder.path, n.func.id)
-                        if not classes and n.func.id not in ("range", "len", "getattr"):
-                            return []
-                        found += classes
-        if found:
-            break
-    return found
-
-
-def drops_residual(forward: ast.FunctionDef, loop: Loop) -> bool:
-    """Whether nothing behind the loop reads the residual, but the hand-over to the next stage."""
-    behind = [n for s in forward.body[forward.body.index(loop.node) + 1 :] for n in ast.walk(s)]
-    handed = [
-        name
-        for node in behind
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "IntermediateTensors"
-        for name in ast.walk(node)
-    ]
-    return not any(
-        isinstance(n, ast.Name) and n.id == loop.residual and isinstance(n.ctx, ast.Load)
-        for n in behind
-        if not any(n is h for h in handed)
-    )
-
-
-# Calls that change the shape of what goes into the loop: several streams instead of one.
-RESHAPING = frozenset({"repeat", "expand", "unsqueeze", "stack", "view", "reshape", "unflatten"})
-
-
-def single_stream(forward: ast.FunctionDef, loop: Loop) -> None:
-    """Raises RefusedError where the loop's state is not one stream of the embedding's shape."""
-    for statement in forward.body:
-        if statement is loop.node:
-            return
-        for node in ast.walk(statement):
-            if (
-                isinstance(node, ast.Assign)
-                and any(ast.unparse(t) == loop.hidden for t in node.targets)
-                and isinstance(node.value, ast.Call)
-                and isinstance(node.value.func, ast.Attribute)
-                and node.value.func.attr in RESHAPING
-            ):
-                raise RefusedError(f"several streams: {ast.unparse(node)}")

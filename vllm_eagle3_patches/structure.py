@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from vllm_eagle3_patches import decoder, registry
+from vllm_eagle3_patches import decoder, handover, registry
 from vllm_eagle3_patches.errors import RefusedError
 from vllm_eagle3_patches.sources import ClassSite, Sources, bases, find_classes
 
@@ -29,7 +29,9 @@ class Structure:
             model; None where a wrapper holds a bare decoder, or the config decides.
         decoder: the class whose `forward` runs the layers; None where the config decides.
         language: the wrapper's attribute for its language model; None for a text model.
-        inner: the causal class's attribute for its decoder.
+        inner: the path from the causal class (from `top` where there is none) to its decoder.
+        outer: the class that `inner` leads through, where its path has two steps (OPT, ChatGLM).
+        bare: whether the drafter loader is given a decoder without `.model` as language model.
         unread: why nothing below `top` could be named, or None.
     """
 
@@ -38,6 +40,8 @@ class Structure:
     decoder: ClassSite | None
     language: str | None = None
     inner: str = "model"
+    outer: ClassSite | None = None
+    bare: bool = False
     unread: str | None = None
 
     @property
@@ -55,26 +59,35 @@ def _stored(
     """(attribute, owner, method, value) of each `self.x = value` in `__init__`, nearest first."""
     seen: set[str] = set()
     for owner in bases(sources, site):
-        init = owner.method("__init__")
         here: set[str] = set()
-        for node in ast.walk(init) if init else ():
-            if isinstance(node, ast.Assign):
-                pairs = [(t, node.value) for t in node.targets]
-            elif isinstance(node, ast.AnnAssign) and node.value is not None:
-                pairs = [(node.target, node.value)]
-            else:
-                continue
-            for target, value in pairs:
-                if (
-                    isinstance(target, ast.Attribute)
-                    and isinstance(target.value, ast.Name)
-                    and target.value.id == "self"
-                    and target.attr not in seen
-                ):
-                    here.add(target.attr)
-                    assert init is not None
-                    yield target.attr, owner, init, value
+        for method in _makers(owner):
+            for node in ast.walk(method):
+                if isinstance(node, ast.Assign):
+                    pairs = [(t, node.value) for t in node.targets]
+                elif isinstance(node, ast.AnnAssign) and node.value is not None:
+                    pairs = [(node.target, node.value)]
+                else:
+                    continue
+                for target, value in pairs:
+                    if (
+                        isinstance(target, ast.Attribute)
+                        and isinstance(target.value, ast.Name)
+                        and target.value.id == "self"
+                        and target.attr not in seen
+                    ):
+                        here.add(target.attr)
+                        yield target.attr, owner, method, value
         seen |= here
+
+
+def _makers(owner: ClassSite) -> Iterator[ast.FunctionDef]:
+    """`__init__`, and the private methods of the class that build it (`_build`, Inkling)."""
+    init = owner.method("__init__")
+    if init is not None:
+        yield init
+    build = owner.method("_build")
+    if build is not None:
+        yield build
 
 
 class _Maker:
@@ -205,6 +218,27 @@ def _called_in_forward(sources: Sources, site: ClassSite) -> set[str]:
     return found
 
 
+def variants(sources: Sources, site: ClassSite) -> list[ClassSite]:
+    """The classes of which a class's `__new__` makes one, by a table of its module (MiniCPMV); the
+    class itself where it has none."""
+    new = site.method("__new__")
+    used = {n.id for n in ast.walk(new) if isinstance(n, ast.Name)} if new else set()
+    for statement in sources.tree(site.path).body if new else ():
+        value = getattr(statement, "value", None)
+        targets = getattr(statement, "targets", [getattr(statement, "target", None)])
+        names = {t.id for t in targets if isinstance(t, ast.Name)}
+        if isinstance(value, ast.Dict) and names & used:
+            found = [
+                cls
+                for item in value.values
+                if isinstance(item, ast.Name)
+                for cls in find_classes(sources, site.path, item.id)
+            ]
+            if len(found) == len(value.values):
+                return found
+    return [site]
+
+
 def of_class(sources: Sources, top: ClassSite) -> Structure:
     """The structure of the target whose registered class is `top`, `unread` where the decoder
     cannot be named with certainty.
@@ -224,22 +258,26 @@ def of_class(sources: Sources, top: ClassSite) -> Structure:
 def _of_class(sources: Sources, top: ClassSite) -> Structure:
     """Raises RefusedError: the decoder cannot be named with certainty."""
     languages: list[tuple[str, list[ClassSite], bool]] = []
-    decoders: list[tuple[str, list[ClassSite]]] = []
+    decoders: list[tuple[str, list[ClassSite], ClassSite | None]] = []
     called = _called_in_forward(sources, top)
     for attribute, owner, method, value in _stored(sources, top):
         maker = _Maker(sources, top)
         found = maker.classes(owner, method, value)
         if maker.by_config or (found and all(_is_causal(sources, s) for s in found)):
             languages.append((attribute, found, maker.by_config))
-        elif found and attribute in called and all(_runs_layers(sources, s) for s in found):
-            decoders.append((attribute, found))
+        elif found and attribute in called:
+            if all(_runs_layers(sources, s) for s in found):
+                decoders.append((attribute, found, None))
+            elif len(found) == 1 and (nested := _nested(sources, found[0])):
+                decoders.append((f"{attribute}.{nested[0]}", nested[1], found[0]))
     where = f"{top.path}:{top.line}"
     if len(decoders) == 1 and not languages:
-        attribute, found = decoders[0]
+        attribute, found, outer = decoders[0]
         only = _one(found, top, attribute)
+        bare = _gives_bare(sources, top)
         if attribute == "language_model":
-            return Structure(top, None, only, attribute)
-        return Structure(top, top, only, None, attribute)
+            return Structure(top, None, only, attribute, attribute, bare=True)
+        return Structure(top, top, only, None, attribute, outer, bare)
     if languages:
         names = {attribute for attribute, _, _ in languages}
         if len(names) != 1:
@@ -254,22 +292,49 @@ def _of_class(sources: Sources, top: ClassSite) -> Structure:
         inner = _of_class(sources, language)
         if inner.by_config:
             return Structure(top, None, None, attribute)
-        return Structure(top, inner.causal, inner.decoder, attribute, inner.inner)
+        return replace(inner, top=top, language=attribute)
     if not decoders:
-        bare = [
-            (attribute, found)
+        bare_ones = [
+            attribute
             for attribute, owner, method, value in _stored(sources, top)
             if (found := _Maker(sources, top).classes(owner, method, value))
             and all(_runs_layers(sources, s) for s in found)
         ]
         raise RefusedError(
             f"{top.name} holds no decoder that is called in forward"
-            + (f"; {', '.join(a for a, _ in bare)} run layers" if bare else ""),
+            + (f"; {', '.join(bare_ones)} run layers" if bare_ones else ""),
             where=where,
         )
     raise RefusedError(
-        f"{top.name} runs several decoders: {', '.join(a for a, _ in decoders)}", where=where
+        f"{top.name} runs several decoders: {', '.join(a for a, _, _ in decoders)}", where=where
     )
+
+
+def _nested(sources: Sources, site: ClassSite) -> tuple[str, list[ClassSite]] | None:
+    """The one attribute whose class runs the layers, where the class only hands its result on."""
+    called = _called_in_forward(sources, site)
+    found = [
+        (attribute, classes)
+        for attribute, owner, method, value in _stored(sources, site)
+        if attribute in called
+        and (classes := _Maker(sources, site).classes(owner, method, value))
+        and all(_runs_layers(sources, s) for s in classes)
+    ]
+    return found[0] if len(found) == 1 and handover.changed(sources, site) is None else None
+
+
+def _gives_bare(sources: Sources, top: ClassSite) -> bool:
+    """Whether a class that holds its decoder itself gives it out as language model: a multimodal
+    one does (`SupportsMultiModal.get_language_model`), unless its own method returns self."""
+    if not is_multimodal(sources, top):
+        return False
+    owner = owner_of(sources, top, "get_language_model")
+    method = owner.method("get_language_model") if owner else None
+    return method is None or ast.unparse(method.body[-1]) != "return self"
+
+
+def is_multimodal(sources: Sources, site: ClassSite) -> bool:
+    return any(owner.name == "SupportsMultiModal" for owner in bases(sources, site))
 
 
 def _one(found: list[ClassSite], site: ClassSite, attribute: str) -> ClassSite:

@@ -12,7 +12,7 @@ from vllm_eagle3_patches import registry
 from vllm_eagle3_patches.errors import RefusedError, UsageError
 from vllm_eagle3_patches.installation import Installation
 from vllm_eagle3_patches.sources import Sources
-from vllm_eagle3_patches.structure import Structure, of_class
+from vllm_eagle3_patches.structure import Structure, of_class, variants
 
 KIMI_K25 = "KimiK25ForConditionalGeneration"
 INTERFACES = "vllm/model_executor/models/interfaces.py"
@@ -190,7 +190,8 @@ def find(sources: Sources, wanted: Request, version: str) -> Target:
             where=registry.PATH,
             next=f"did you mean {' or '.join(close)}?" if close else None,
         )
-    structures = tuple(of_class(sources, site) for site in registry.classes(sources, entry))
+    sites = [v for site in registry.classes(sources, entry) for v in variants(sources, site)]
+    structures = tuple(of_class(sources, site) for site in sites)
     return Target(wanted.architecture, wanted.model_type, structures)
 
 

@@ -1,8 +1,8 @@
 """Makes a decoder's `forward` return the residual stream on entry to each asked layer.
 
 Up to 0.17.1 the decoder gets the layer ids and their methods itself; from 0.18.0 it inherits
-`EagleModelMixin`, as upstream's decoders do.  What the stream is (`sum` or `hidden`) was decided
-by reading the layer classes, see `vllm_eagle3_patches.decoder`.
+`EagleModelMixin`, as upstream's decoders do.  What the stream is (`sum`, `hidden` or
+`either`) was decided by reading the layer classes, see `vllm_eagle3_patches.stream`.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ from vllm_eagle3_patches.codemods.syntax import (
     tree,
     with_body,
 )
-from vllm_eagle3_patches.decoder import Loop, Stream, find_loop
+from vllm_eagle3_patches.decoder import Loop, find_loop
 from vllm_eagle3_patches.errors import RefusedError
 from vllm_eagle3_patches.gates.aux_capture import LAYERS, captures
+from vllm_eagle3_patches.stream import Stream
 
 MIXIN = "EagleModelMixin"
 ATTRIBUTE = f"{LAYERS}: tuple[int, ...] = ()"
@@ -58,7 +59,9 @@ def _value(loop: Loop, stream: str, *, first: bool) -> str:
     if stream == "hidden" or loop.residual is None:
         return f"{loop.hidden}.clone()"
     total = f"{loop.hidden} + {loop.residual}"
-    return f"{loop.hidden}.clone() if {loop.residual} is None else {total}" if first else total
+    if first or stream == "either":
+        return f"{loop.hidden}.clone() if {loop.residual} is None else {total}"
+    return total
 
 
 def _append(value: str, indent: int) -> str:
@@ -98,6 +101,28 @@ class _Forward:
         self.index = self.loop.index or free[0]
 
     @property
+    def place(self) -> int:
+        """Where in the loop the stream is what the layer will take: at its top, or behind what
+        still changes it (Solar's skip connections, Granite 4 Vision's deepstack)."""
+        changing = [
+            i + 1
+            for i, statement in enumerate(self.loop.node.body)
+            if not any(n is call for n in ast.walk(statement) for call in self.loop.calls)
+            and any(
+                isinstance(n, ast.Name)
+                and n.id in (self.loop.hidden, self.loop.residual)
+                and isinstance(n.ctx, ast.Store)
+                for n in ast.walk(statement)
+            )
+        ]
+        calls = next(
+            i
+            for i, statement in enumerate(self.loop.node.body)
+            if any(n is call for n in ast.walk(statement) for call in self.loop.calls)
+        )
+        return max((i for i in changing if i <= calls), default=0)
+
+    @property
     def last(self) -> str:
         """The id behind this rank's last layer."""
         return "self.end_layer" if self.piped else f"len(self.{self.loop.container})"
@@ -127,10 +152,13 @@ class _Forward:
         append = _append(_value(self.loop, self.stream, first=True), 16)
         text += f"    if {id_} in self.{LAYERS}:\n{_indented(append, ' ' * 8)}"
         start, built = build(f"aux_hidden_states = []\n{text}", self.module)
+        own = body_of(self.node)
         capturing = cast(cst.For, built)
         new = self.node.with_changes(
             leading_lines=[],
-            body=self.node.body.with_changes(body=[*body_of(capturing), *body_of(self.node)]),
+            body=self.node.body.with_changes(
+                body=[*own[: self.place], *body_of(capturing), *own[self.place :]]
+            ),
         )
         if self.loop.index is None:
             new = new.with_changes(target=capturing.target, iter=capturing.iter)

@@ -7,7 +7,7 @@ from typing import cast
 
 import libcst as cst
 
-from vllm_eagle3_patches.codemods.syntax import build, edit_class, edit_method, tree
+from vllm_eagle3_patches.codemods.syntax import WIDTH, build, edit_class, edit_method, tree
 from vllm_eagle3_patches.errors import RefusedError
 from vllm_eagle3_patches.gates.image_token import branch_for, branches, find_chain, reads
 
@@ -57,11 +57,14 @@ def transform(module: cst.Module, cls: str, architecture: str, value: str) -> cs
         test, last = branches(chain)[-1]
         if test is not None or not reads(last, "target_model.config.image_token_index"):
             raise RefusedError("the chain does not end in `else: ... image_token_index`")
+        test_text = f'self.get_model_name(target_model) == "{architecture}"'
+        if len(f"            elif {test_text}:") > WIDTH:
+            test_text = f"(\n{' ' * 20}{test_text}\n{' ' * 16})"
         branch = cast(
             cst.If,
             build(
                 f"""
-                if self.get_model_name(target_model) == "{architecture}":
+                if {test_text}:
                     self.model.config.image_token_index = {_laid_out(value)}
                 """,
                 module,

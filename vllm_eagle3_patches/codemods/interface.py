@@ -22,43 +22,62 @@ SETTERS = {
         def set_aux_hidden_state_layers(self, layers: tuple[int, ...]) -> None:
             self.{inner}.aux_hidden_state_layers = layers
         """,
-}
-GETTERS = {
-    "delegate": """
-        def get_eagle3_aux_hidden_state_layers(self) -> tuple[int, ...]:
-            return self.{inner}.get_eagle3_aux_hidden_state_layers()
+    "mixin": """
+        def set_aux_hidden_state_layers(self, layers: tuple[int, ...]) -> None:
+            self.{inner}._set_aux_hidden_state_layers(layers)
         """,
-    "attribute": """
-        def get_eagle3_aux_hidden_state_layers(self) -> tuple[int, ...]:
-            num_layers = len(self.{inner}.layers)
+}
+GETTER = """
+        def {getter}(self) -> tuple[int, ...]:
+            return self.{inner}.{getter}()
+        """
+DEFAULT = """
+        def {getter}(self) -> tuple[int, ...]:
+            num_layers = len(self.{inner}.{layers})
             return (2, num_layers // 2, num_layers - 3)
-        """,
-}
+        """
+
+
+def _methods(body: str, era: str, default: str) -> dict[str, str]:
+    """The methods to add: name -> template."""
+    if body == "inherit":
+        return {}
+    found = {protocol.SETTER: SETTERS[body]}
+    if era == "methods":
+        found[protocol.GETTER] = GETTER if body == "delegate" else DEFAULT
+    elif default == "own":
+        found[protocol.DEFAULT] = DEFAULT
+    return found
 
 
 def transform(
-    module: cst.Module, cls: str, inner: str, body: str = "delegate", era: str = "methods"
+    module: cst.Module,
+    cls: str,
+    inner: str,
+    body: str = "delegate",
+    era: str = "methods",
+    default: str = "protocol",
+    layers: str = "layers",
 ) -> cst.Module:
-    """`body`: "delegate" to the part's methods, set its "attribute", or "inherit" the protocol's.
+    """`body`: "delegate" to the part's methods, set its "attribute", call its "mixin", or
+    "inherit" the protocol's; `default`: whether the class needs its "own" default layers.
 
     Raises RefusedError where the class has part of the interface, or an unusual header.
     """
-    texts: dict[str, str] = {}
-    if body != "inherit":
-        texts[protocol.SETTER] = SETTERS[body]
-        if era == "methods":
-            texts[protocol.GETTER] = GETTERS[body]
+    texts = _methods(body, era, default)
 
     def change(node: cst.ClassDef) -> cst.ClassDef:
         named = protocol.NAME in [code(base.value) for base in node.bases]
-        present = [method_index(node, m) is not None for m in (protocol.SETTER, protocol.GETTER)]
-        if named and all(present[: len(texts)]):
+        present = [m for m in texts if method_index(node, m) is not None]
+        if named and len(present) == len(texts):
             return node
-        if named or any(present):
+        if named or (present and len(present) != len(texts)):
             raise RefusedError(f"{cls} has a part of {protocol.NAME} already")
         new = headers.with_base(node, protocol.NAME, module.default_indent)
-        for text in texts.values():
-            new = insert_methods(new, "forward", text.format(inner=inner), module)
+        for name, text in texts.items():
+            if name not in present:
+                filled = text.format(inner=inner, getter=name, layers=layers)
+                new = insert_methods(new, "forward", filled, module)
         return new
 
     changed = edit_class(module, cls, change)

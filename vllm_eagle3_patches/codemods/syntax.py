@@ -73,14 +73,32 @@ def edit_class(
     Raises:
         RefusedError: there is no such class, or more than one.
     """
-    found = [i for i, s in enumerate(module.body) if _named(s, cst.ClassDef, name)]
+    return _edit(module, cst.ClassDef, "classes", name, change)
+
+
+def edit_function(
+    module: cst.Module, name: str, change: Callable[[cst.FunctionDef], cst.FunctionDef]
+) -> cst.Module:
+    """As `edit_class`, for a top-level function."""
+    return _edit(module, cst.FunctionDef, "functions", name, change)
+
+
+def _edit(
+    module: cst.Module,
+    kind: type[cst.CSTNodeT],
+    plural: str,
+    name: str,
+    change: Callable[[cst.CSTNodeT], cst.CSTNodeT],
+) -> cst.Module:
+    found = [i for i, s in enumerate(module.body) if _named(s, kind, name)]
     if len(found) != 1:
-        raise RefusedError(f"{len(found)} top-level classes {name}, where one was expected")
-    old = cast(cst.ClassDef, module.body[found[0]])
+        raise RefusedError(f"{len(found)} top-level {plural} {name}, where one was expected")
+    old = cast(cst.CSTNodeT, module.body[found[0]])
     new = change(old)
     if new is old:
         return module
-    return module.with_changes(body=[*module.body[: found[0]], new, *module.body[found[0] + 1 :]])
+    body = [*module.body[: found[0]], cast(cst.BaseStatement, new), *module.body[found[0] + 1 :]]
+    return module.with_changes(body=body)
 
 
 def method_index(cls: cst.ClassDef, name: str) -> int | None:

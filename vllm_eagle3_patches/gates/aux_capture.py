@@ -1,20 +1,21 @@
 """Gate `aux-capture`: the decoder's `forward` returns the aux hidden states that were asked for.
 
 Id k is the residual stream on entry to layer k.  What the stream is, in terms of the loop's
-variables, is decided by reading the layer classes (`vllm_eagle3_patches.decoder`).
+variables, is decided by reading the layer classes (`vllm_eagle3_patches.stream`).
 """
 
 from __future__ import annotations
 
 import ast
 
-from vllm_eagle3_patches import decoder
-from vllm_eagle3_patches.decoder import Loop, Stream
+from vllm_eagle3_patches import decoder, stream
+from vllm_eagle3_patches.decoder import Loop
 from vllm_eagle3_patches.errors import RefusedError
 from vllm_eagle3_patches.gates.base import Edit, Finding, State
 from vllm_eagle3_patches.gates.protocol import MIXIN, claims, has_mixin, inherits
 from vllm_eagle3_patches.recurrence import refusal
 from vllm_eagle3_patches.sources import ClassSite, Sources, bases
+from vllm_eagle3_patches.stream import Stream
 from vllm_eagle3_patches.structure import Structure
 from vllm_eagle3_patches.target import Target
 
@@ -23,12 +24,12 @@ LAYERS = "aux_hidden_state_layers"
 HELPER = "_maybe_add_hidden_state"  # of EagleModelMixin, 0.18.0 on
 
 
-def captures(forward: ast.FunctionDef, stream: Stream | None = None) -> bool | None:
+def captures(forward: ast.FunctionDef, known: Stream | None = None) -> bool | None:
     """Whether `forward` captures as it must; None where there is no trace of capturing.
 
     True only for the forms that are known to be right: upstream's helper, or a test of the id in
     front of the layer's call that takes the stream; and the list returned beside the hidden
-    states.  With `stream` not known, a form that adds the deferred residual is taken as right.
+    states.  With a stream that is not `known`, a form that adds the residual is taken as right.
     """
     text = ast.unparse(forward)
     if "aux_hidden" not in text:
@@ -56,21 +57,30 @@ def captures(forward: ast.FunctionDef, stream: Stream | None = None) -> bool | N
     offset = "" if at < calls[0] else " + 1"
     if ast.unparse(check.test) not in [f"{id_}{offset} in self.{LAYERS}" for id_ in ids]:
         return False
-    return _takes_stream(check, loop, stream) and _returns_pair(forward)
+    return _takes_stream(check, loop, known) and _returns_pair(forward)
 
 
 def _contains_call(statement: ast.stmt, loop: Loop) -> bool:
     return any(node is call for node in ast.walk(statement) for call in loop.calls)
 
 
-def _takes_stream(check: ast.If, loop: Loop, stream: Stream | None) -> bool:
+def _takes_stream(check: ast.If, loop: Loop, known: Stream | None) -> bool:
     hidden, residual = loop.hidden, loop.residual
-    total = f"{hidden} + {residual}"
-    guarded = f"if {residual} is None else {total}"
-    allowed = [total, f"{hidden} {guarded}", f"{hidden}.clone() {guarded}"]
-    if residual is None or stream is Stream.HIDDEN:
+    if residual is None or known is Stream.HIDDEN:
         allowed = [hidden, f"{hidden}.clone()"]
+    else:
+        total = f"{hidden} + {residual}"
+        allowed = [
+            f"{own} if {residual} is None else {total}" for own in (hidden, f"{hidden}.clone()")
+        ] + [f"{total} if {residual} is not None else {hidden}"]
+        if known is not Stream.EITHER:
+            allowed.append(total)
     first = check.body[0]
+    if isinstance(first, ast.If):  # Step1, 0.17.1: both cases spelt out
+        spelt = [ast.unparse(s) for s in (first, *first.body, *first.orelse)][1:]
+        test = ast.unparse(first.test)
+        both = [f"aux_hidden_states.append({v})" for v in (hidden, f"{hidden} + {residual}")]
+        return residual is not None and test == f"{residual} is None" and spelt == both
     value = None
     if isinstance(first, ast.Assign):
         value = first.value
@@ -101,13 +111,15 @@ def _decoder(sources: Sources, structure: Structure) -> tuple[ClassSite, ast.Fun
 def _stream(sources: Sources, structure: Structure, forward: ast.FunctionDef) -> Stream:
     assert structure.decoder is not None
     loop = decoder.find_loop(forward)
+    if stream.is_cross_attending(loop):
+        raise RefusedError("an encoder-decoder: its layers attend to an encoder's states")
     if loop.residual is None:
-        decoder.single_stream(forward, loop)
-    layers = decoder.layer_classes(sources, structure.decoder, loop.container)
-    stream = decoder.stream_of(sources, loop, layers)
-    if stream is Stream.SUM and decoder.drops_residual(forward, loop):
+        stream.single_stream(forward, loop)
+    layers = stream.layer_classes(sources, structure.decoder, loop.container)
+    found = stream.stream_of(sources, loop, layers)
+    if found is Stream.SUM and stream.drops_residual(forward, loop):
         raise RefusedError("its layers defer their residual, and it drops that of the last one")
-    return stream
+    return found
 
 
 def _has_ids(sources: Sources, decoder: ClassSite) -> bool:
@@ -127,6 +139,9 @@ def inspect(sources: Sources, target: Target) -> Finding:
 
 def _inspect(sources: Sources, structure: Structure) -> Finding:
     top = structure.top
+    if "Diffusion" in top.name:  # DiffusionGemma
+        detail = f"{top.name} does not generate token by token"
+        return Finding(NAME, State.REFUSED, top.path, top.line, detail)
     if structure.by_config:
         detail = "the config names the language model; give its folder to --model"
         return Finding(NAME, State.NOT_APPLICABLE, top.path, top.line, detail)
@@ -134,16 +149,19 @@ def _inspect(sources: Sources, structure: Structure) -> Finding:
         return _unread(sources, structure)
     owner, forward = _decoder(sources, structure)
     try:
-        stream: Stream | None = _stream(sources, structure, forward)
+        known: Stream | None = _stream(sources, structure, forward)
         why = ""
     except RefusedError as error:
-        stream, why = None, error.what
-    verdict = captures(forward, stream)
+        known, why = None, error.what
+    verdict = captures(forward, known)
     if verdict and not _has_ids(sources, structure.decoder or owner):
         detail = f"{owner.name}.forward reads {LAYERS}, which nothing sets at first"
         return Finding(NAME, State.REFUSED, owner.path, forward.lineno, detail)
     if verdict:
         detail = f"{owner.name}.forward returns the aux hidden states asked for"
+        return Finding(NAME, State.NATIVE, owner.path, forward.lineno, detail)
+    if verdict is False and why and claims(sources, structure.top) and _returns_pair(forward):
+        detail = f"upstream's {owner.name} captures in a form of its own, not read: {why}"
         return Finding(NAME, State.NATIVE, owner.path, forward.lineno, detail)
     if verdict is False:
         detail = f"{owner.name}.forward captures aux hidden states in an unknown form"
@@ -172,12 +190,12 @@ def edits(sources: Sources, target: Target) -> list[Edit]:
             continue
         owner, forward = _decoder(sources, structure)
         try:
-            stream = _stream(sources, structure, forward)
+            found_stream = _stream(sources, structure, forward)
         except RefusedError:
             continue
         inherited = era == "mixin" and inherits(sources, owner, MIXIN)
         own = "inherited" if inherited else era
-        arguments = {"cls": owner.name, "stream": stream.name.lower(), "era": own}
+        arguments = {"cls": owner.name, "stream": found_stream.name.lower(), "era": own}
         found[owner.path, owner.name] = Edit(
             NAME, NAME, owner.path, (owner.name,), "aux_capture", arguments
         )

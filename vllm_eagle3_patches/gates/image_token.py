@@ -12,7 +12,8 @@ import ast
 from vllm_eagle3_patches.gates import proposer
 from vllm_eagle3_patches.gates.base import Edit, Finding, State
 from vllm_eagle3_patches.gates.protocol import claims
-from vllm_eagle3_patches.sources import Sources, bases
+from vllm_eagle3_patches.sources import Sources
+from vllm_eagle3_patches.structure import is_multimodal
 from vllm_eagle3_patches.target import KIMI_K25, Target
 
 NAME = "image-token"
@@ -66,48 +67,55 @@ def reads(body: list[ast.stmt], value: str) -> bool:
     return len(body) == 1 and ast.unparse(body[0]) == wanted
 
 
-def _is_multimodal(sources: Sources, target: Target) -> bool:
-    return any(
-        site.name == "SupportsMultiModal"
-        for structure in target.structures
-        for site in bases(sources, structure.top)
-    )
+def _names(sources: Sources, target: Target) -> list[str]:
+    """The class names of a multimodal target, which the chain tests; [] for a text-only one."""
+    tops = [structure.top for structure in target.structures]
+    return sorted({top.name for top in tops if is_multimodal(sources, top)})
 
 
 def inspect(sources: Sources, target: Target) -> Finding:
-    if not _is_multimodal(sources, target):
+    names = _names(sources, target)
+    if not names:
         return Finding(NAME, State.NOT_APPLICABLE, detail="the target is text only")
     loader = proposer.find(sources)
     path, chain = loader.site.path, find_chain(loader.method)
     if chain is None:
         detail = "the image-token handler has a form this tool does not know"
         return Finding(NAME, State.REFUSED, path, loader.method.lineno, detail)
-    body = branch_for(chain, target.architecture)
+    found = [_inspect(sources, target, path, chain, name) for name in names]
+    order = (State.REFUSED, State.CLOSED, State.NATIVE)
+    return min(found, key=lambda finding: order.index(finding.state))
+
+
+def _inspect(sources: Sources, target: Target, path: str, chain: ast.If, name: str) -> Finding:
+    """The state for one class name."""
+    body = branch_for(chain, name)
     if body is not None:
-        if target.architecture != KIMI_K25 or reads(body, KIMI_VALUE):
-            detail = f"a branch for {target.architecture}"
-            return Finding(NAME, State.NATIVE, path, body[0].lineno, detail)
-        detail = f"the branch for {target.architecture} does not read {KIMI_VALUE}"
+        if name != KIMI_K25 or reads(body, KIMI_VALUE):
+            return Finding(NAME, State.NATIVE, path, body[0].lineno, f"a branch for {name}")
+        detail = f"the branch for {name} does not read {KIMI_VALUE}"
         return Finding(NAME, State.REFUSED, path, body[0].lineno, detail)
-    if target.architecture != KIMI_K25 and all(
-        claims(sources, structure.top) for structure in target.structures
-    ):
-        detail = f"upstream's {target.architecture} has image_token_index in its config"
+    if name == KIMI_K25:
+        detail = f"no branch for {name}: it has media_placeholder_token_id, not image_token_index"
+        return Finding(NAME, State.CLOSED, path, chain.lineno, detail)
+    if all(claims(sources, structure.top) for structure in target.structures):
+        detail = f"upstream's {name} has image_token_index in its config"
         return Finding(NAME, State.NATIVE, path, chain.lineno, detail)
-    detail = f"no branch for {target.architecture}, whose config may lack image_token_index"
-    if target.architecture == KIMI_K25:
-        has = "media_placeholder_token_id, not image_token_index"
-        detail = f"no branch for {target.architecture}: it has {has}"
+    detail = f"no branch for {name}, whose config may lack image_token_index"
     return Finding(NAME, State.CLOSED, path, chain.lineno, detail)
 
 
 def edits(sources: Sources, target: Target) -> list[Edit]:
-    if not _is_multimodal(sources, target):
+    names = _names(sources, target)
+    if not names:
         return []
     loader = proposer.find(sources)
-    arguments = {
-        "cls": loader.site.name,
-        "architecture": target.architecture,
-        "value": value_for(target.architecture),
-    }
-    return [Edit(NAME, NAME, loader.site.path, (loader.site.name,), "image_token", arguments)]
+    chain = find_chain(loader.method)
+    path, cls = loader.site.path, loader.site.name
+    return [
+        Edit(NAME, NAME, path, (cls,), "image_token", {
+            "cls": cls, "architecture": name, "value": value_for(name)
+        })
+        for name in names
+        if chain is None or branch_for(chain, name) is None
+    ]  # fmt: skip

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import ast
 
-from vllm_eagle3_patches import decoder
+from vllm_eagle3_patches import decoder, handover
 from vllm_eagle3_patches.gates import protocol
 from vllm_eagle3_patches.gates.aux_capture import captures
 from vllm_eagle3_patches.gates.base import Edit, Finding, State
 from vllm_eagle3_patches.sources import ClassSite, Sources, bases, find_classes
-from vllm_eagle3_patches.structure import Structure, owner_of
+from vllm_eagle3_patches.structure import Structure
 from vllm_eagle3_patches.target import Target
 
 NAME = "interface"
@@ -34,56 +34,13 @@ def _missing(sources: Sources, site: ClassSite) -> str | None:
 
 
 def _needed(sources: Sources, structure: Structure) -> list[ClassSite]:
-    """The classes that must have it: the registered one, and up to 0.17.1, where a wrapper hands
-    the layer ids on to its language model, that too."""
-    if structure.causal in (None, structure.top) or protocol.has_mixin(sources):
+    """The classes that must have it: the registered one, and where a wrapper hands the layer ids
+    on to its language model (up to 0.17.1, or past a second step), that too."""
+    reached = protocol.has_mixin(sources) and structure.outer is None
+    if structure.causal in (None, structure.top) or reached:
         return [structure.top]
     assert structure.causal is not None
     return [structure.top, structure.causal]
-
-
-def _keeps(sources: Sources, site: ClassSite) -> str | None:
-    """What a class does to the decoder's result before it returns it, or None.
-
-    The runner unpacks `(hidden_states, aux_hidden_states)`: forward must hand on what it gets.
-    """
-    owner = owner_of(sources, site, "forward")
-    forward = owner.method("forward") if owner else None
-    if owner is None or forward is None:
-        return f"{site.name} has no forward"
-    for node in ast.walk(forward):
-        value = node.value if isinstance(node, ast.Return) else None
-        if value is not None and not _handed_on(forward, value):
-            return f"{owner.name}.forward returns `{ast.unparse(value)}`, changed"
-    return None
-
-
-def _handed_on(forward: ast.FunctionDef, value: ast.expr) -> bool:
-    """Whether the value is what a call on a part of self gave, and nothing else."""
-    if isinstance(value, ast.Call):
-        root = ast.unparse(value.func).split(".")[0]
-        return root in ("self", "super()") or _is_part(forward, root)
-    if not isinstance(value, ast.Name):
-        return False
-    given = _given(forward, value.id)
-    return bool(given) and all(isinstance(g, ast.Call) and _handed_on(forward, g) for g in given)
-
-
-def _is_part(forward: ast.FunctionDef, name: str) -> bool:
-    """Whether the local name stands for a part of self, e.g. `model = self.language_model`."""
-    given = _given(forward, name)
-    return bool(given) and all(ast.unparse(g).split(".")[0] in ("self", name) for g in given)
-
-
-def _given(forward: ast.FunctionDef, name: str) -> list[ast.expr]:
-    """Every value assigned to the local name."""
-    return [
-        node.value
-        for node in ast.walk(forward)
-        if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)) and node.value is not None
-        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
-        if any(isinstance(t, ast.Name) and t.id == name for t in ast.walk(target))
-    ]
 
 
 def inspect(sources: Sources, target: Target) -> Finding:
@@ -93,7 +50,7 @@ def inspect(sources: Sources, target: Target) -> Finding:
             lack = _missing(sources, site)
             if lack is None:
                 continue
-            changes = _keeps(sources, site)
+            changes = handover.changed(sources, site)
             state = State.CLOSED if changes is None else State.REFUSED
             detail = lack if changes is None else f"{lack}; {changes}"
             return Finding(NAME, state, site.path, site.line, detail)
@@ -104,16 +61,37 @@ def edits(sources: Sources, target: Target) -> list[Edit]:
     """One edit for the causal class that makes its decoder, one for a wrapper."""
     found: list[Edit] = []
     for structure in target.structures:
-        own = _decoder_is_on_its_own(sources, structure)
+        body = _body(sources, structure)
         for causal in _causals(sources, structure):
             if _missing(sources, causal) is not None:
-                body = "attribute" if own else "delegate"
-                found.append(_edit("interface", sources, causal, structure.inner, body, own))
+                part = structure.inner if structure.causal else "model"
+                found.append(_edit("interface", sources, causal, part, body, structure))
         if structure.language is not None and _missing(sources, structure.top) is not None:
-            needs = own or structure.by_config
+            if structure.causal is None and not structure.by_config:
+                own = body
+            elif protocol.has_mixin(sources) and body == "inherit" and not structure.by_config:
+                own = "inherit"
+            else:
+                own = "delegate"
             name, part = "interface-wrapper", structure.language
-            found.append(_edit(name, sources, structure.top, part, "delegate", needs))
+            found.append(_edit(name, sources, structure.top, part, own, structure))
     return [edit for i, edit in enumerate(found) if edit not in found[:i]]
+
+
+def _body(sources: Sources, structure: Structure) -> str:
+    """How the layer ids reach the decoder from the class that holds it."""
+    own = _decoder_is_on_its_own(sources, structure)
+    if own or not protocol.has_mixin(sources):
+        return "attribute" if own else "delegate"
+    return "inherit" if _within_reach(sources, structure) else "mixin"
+
+
+def _within_reach(sources: Sources, structure: Structure) -> bool:
+    """Whether the protocol's own methods come to the decoder: not behind a second step, and to a
+    bare one only where they look for it (0.28.0 on)."""
+    setter = find_classes(sources, protocol.PATH, protocol.NAME)[0].method(protocol.SETTER)
+    unwraps = "getattr(parent_ref, 'model', parent_ref)" in ast.unparse(setter or ast.Pass())
+    return structure.outer is None and (unwraps or not structure.bare)
 
 
 def _decoder_is_on_its_own(sources: Sources, structure: Structure) -> bool:
@@ -151,13 +129,18 @@ def _maker(sources: Sources, site: ClassSite) -> ClassSite:
 
 
 def _edit(
-    name: str, sources: Sources, site: ClassSite, part: str, body: str, needs_setter: bool
+    name: str, sources: Sources, site: ClassSite, part: str, body: str, structure: Structure
 ) -> Edit:
     """`body`: how the layer ids reach `self.<part>`; from 0.18.0 only where the protocol's own
     way would not do."""
     owner = _maker(sources, site)
     era = "mixin" if protocol.has_mixin(sources) else "methods"
-    if era == "mixin" and not needs_setter:
-        body = "inherit"
     arguments = {"cls": owner.name, "inner": part, "body": body, "era": era}
+    if body in ("attribute", "mixin") and structure.decoder is not None:
+        if era == "mixin" and not _within_reach(sources, structure):
+            arguments["default"] = "own"
+        found = decoder.forward_with_loop(sources, structure.decoder)
+        container = decoder.loops(found[1])[0][1].container if found else "layers"
+        if container != "layers":
+            arguments["layers"] = container
     return Edit(name, NAME, owner.path, (owner.name,), "interface", arguments)

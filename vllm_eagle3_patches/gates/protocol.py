@@ -9,6 +9,7 @@ NAME = "SupportsEagle3"
 MIXIN = "EagleModelMixin"
 SETTER = "set_aux_hidden_state_layers"
 GETTER = "get_eagle3_aux_hidden_state_layers"  # to 0.17.1
+DEFAULT = "get_eagle3_default_aux_hidden_state_layers"  # 0.18.0 on
 METHODS = (SETTER, GETTER)
 
 

@@ -28,6 +28,11 @@ BARE = (
     "model=target_language_model, lm_head=target_model.lm_head)"
 )
 
+# The V2 runner's loader of drafters (0.22.0 on, text as it stands in 0.22.0 to 0.33.0).
+V2_PATH, V2_FUNCTION = "vllm/v1/worker/gpu/spec_decode/eagle/utils.py", "load_eagle_model"
+INNER = "target_inner = target_language_model.model"
+EITHER = "target_inner = getattr(target_language_model, 'model', target_language_model)"
+
 
 def follows(method: ast.FunctionDef) -> tuple[ast.stmt, ast.stmt | None] | None:
     """The statement that takes the language model, and the one after it."""
@@ -51,38 +56,52 @@ def handles_bare(statement: ast.stmt | None) -> bool:
 
 
 def _sets(sources: Sources, site: ClassSite, attribute: str) -> bool:
+    """Whether `__init__`, or a method that it may call (`_init_layers`), sets the attribute."""
     return any(
         isinstance(node, ast.Attribute)
         and node.attr == attribute
         and isinstance(node.ctx, ast.Store)
         for owner in bases(sources, site)
-        if (init := owner.method("__init__")) is not None
-        for node in ast.walk(init)
+        for method in owner.node.body
+        if isinstance(method, ast.FunctionDef) and method.name.startswith("_")
+        for node in ast.walk(method)
     )
 
 
-def _heads(sources: Sources, structure: Structure) -> dict[str, dict[str, str]]:
-    """What aliases would make `.model`, `embed_tokens`, `layers` and `lm_head` reachable:
-    class -> name -> expression.
+def _aliases(sources: Sources, structure: Structure) -> dict[tuple[str, str], dict[str, str]]:
+    """What aliases make `.model`, `embed_tokens`, `layers` and `lm_head` reachable:
+    (path, class) -> name -> expression.  A bare decoder needs no `.model`, and the protocol asks
+    for `layers` only where it finds the decoder by itself.
 
     Raises:
         RefusedError: embedding or head is not recognised.
     """
-    causal, decoder = structure.causal, structure.decoder
-    assert causal is not None and decoder is not None
-    found: dict[str, dict[str, str]] = {causal.name: {}, decoder.name: {}}
-    if structure.inner != "model":
-        found[causal.name]["model"] = f"self.{structure.inner}"
-    if not any(_sets(sources, decoder, name) for name in EMBEDDINGS):
-        name = _made_by(sources, decoder, "VocabParallelEmbedding")
-        found[decoder.name]["embed_tokens"] = f"self.{name}"
-    if not _sets(sources, decoder, "layers"):
+    causal, decoder = structure.causal or structure.top, structure.decoder
+    assert decoder is not None
+    holder = structure.outer or decoder
+    own: dict[str, str] = {}
+    inner: dict[str, str] = {}
+    first, _, rest = structure.inner.partition(".")
+    if not structure.bare and first != "model":
+        own["model"] = f"self.{first}"
+    if not any(_sets(sources, holder, name) for name in EMBEDDINGS):
+        if structure.outer and _sets(sources, decoder, EMBEDDINGS[0]):
+            inner[EMBEDDINGS[0]] = f"self.{rest}.{EMBEDDINGS[0]}"
+        else:
+            name = _made_by(sources, holder, "VocabParallelEmbedding")
+            inner[EMBEDDINGS[0]] = f"self.{name}"
+    if not structure.bare and structure.outer is None and not _sets(sources, decoder, "layers"):
         loop = forward_with_loop(sources, decoder)
         if loop is not None:
-            found[decoder.name]["layers"] = f"self.{find_loop(loop[1]).container}"
-    if not _sets(sources, causal, "lm_head"):
-        found[causal.name]["lm_head"] = _head(sources, causal)
-    return {cls: aliases for cls, aliases in found.items() if aliases}
+            inner["layers"] = f"self.{find_loop(loop[1]).container}"
+    if not _sets(sources, causal, "lm_head") and not claims(sources, structure.top):
+        own["lm_head"] = _head(sources, causal)
+    found = {}
+    for site, names in ((causal, own), (holder, inner)):
+        names = {n: v for n, v in names.items() if not _has_property(sources, site, n)}
+        if names:
+            found[site.path, site.name] = names
+    return found
 
 
 def _made_by(sources: Sources, site: ClassSite, cls: str) -> str:
@@ -121,49 +140,65 @@ def _head(sources: Sources, causal: ClassSite) -> str:
 
 
 def inspect(sources: Sources, target: Target) -> Finding:
-    found = [_inspect(sources, target, structure) for structure in target.structures]
+    found = [_inspect(sources, structure) for structure in target.structures]
     order = (State.REFUSED, State.CLOSED, State.NATIVE, State.NOT_APPLICABLE)
     return min(found, key=lambda finding: order.index(finding.state))
 
 
-def _inspect(sources: Sources, target: Target, structure: Structure) -> Finding:
-    causal, decoder, top = structure.causal, structure.decoder, structure.top
+def _inspect(sources: Sources, structure: Structure) -> Finding:
+    causal, decoder, top = structure.causal or structure.top, structure.decoder, structure.top
     if structure.unread:
         state = State.NATIVE if claims(sources, top) else State.REFUSED
         return Finding(NAME, state, top.path, top.line, f"not read: {structure.unread}")
     if decoder is None:
         detail = "the config names the language model; give its folder to --model"
         return Finding(NAME, State.NOT_APPLICABLE, top.path, top.line, detail)
-    if causal is not None:
-        aliases = _heads(sources, structure)
-        missing = {
-            f"{cls}.{name}"
-            for cls, names in aliases.items()
-            for name in names
-            if not _has_property(sources, causal if cls == causal.name else decoder, name)
-        }
-        if missing:
-            detail = f"the drafter loader finds no {', '.join(sorted(missing))}"
-            return Finding(NAME, State.CLOSED, causal.path, causal.line, detail)
-        detail = f"{causal.name} has `.model.embed_tokens` and `.lm_head`"
-        return Finding(NAME, State.NATIVE, causal.path, causal.line, detail)
-    if not _sets(sources, decoder, "embed_tokens"):
-        detail = f"{decoder.name} has no `embed_tokens` for the drafter to share"
-        return Finding(NAME, State.REFUSED, decoder.path, decoder.line, detail)
-    if not _sets(sources, top, "lm_head"):
-        detail = f"neither {top.name} nor its language model has an `lm_head`"
-        return Finding(NAME, State.REFUSED, top.path, top.line, detail)
+    missing = sorted(
+        f"{cls}.{name}"
+        for (_, cls), names in _aliases(sources, structure).items()
+        for name in names
+    )
+    if missing:
+        detail = f"the drafter loader finds no {', '.join(missing)}"
+        return Finding(NAME, State.CLOSED, causal.path, causal.line, detail)
+    if structure.bare and structure.causal is not None and claims(sources, top):
+        detail = f"{top.name} claims it, and gives out its decoder as it is"
+        return Finding(NAME, State.NATIVE, top.path, top.line, detail)
+    if structure.bare:
+        return _bare(sources, structure)
+    detail = f"{causal.name} has `.model.embed_tokens` and `.lm_head`"
+    return Finding(NAME, State.NATIVE, causal.path, causal.line, detail)
+
+
+def _bare(sources: Sources, structure: Structure) -> Finding:
+    """The state of the drafter loader for a decoder that it is given without a causal class."""
+    assert structure.decoder is not None
     loader = proposer.find(sources)
-    found = follows(loader.method)
+    path, found = loader.site.path, follows(loader.method)
     if found is None:
         detail = "the loader takes the language model in a form this tool does not know"
-        return Finding(NAME, State.REFUSED, loader.site.path, loader.method.lineno, detail)
+        return Finding(NAME, State.REFUSED, path, loader.method.lineno, detail)
     statement, after = found
-    if handles_bare(after):
-        detail = "the loader takes a bare decoder and the wrapper's lm_head"
-        return Finding(NAME, State.NATIVE, loader.site.path, statement.lineno, detail)
-    detail = f"the language model is a bare {decoder.name}: no `.model`, no `.lm_head`"
-    return Finding(NAME, State.CLOSED, loader.site.path, statement.lineno, detail)
+    name = (structure.outer or structure.decoder).name
+    detail = f"the language model is a bare {name}: no `.model`, no `.lm_head`"
+    if not handles_bare(after):
+        return Finding(NAME, State.CLOSED, path, statement.lineno, detail)
+    inner = _v2_inner(sources)
+    if inner is not None:
+        return Finding(NAME, State.CLOSED, V2_PATH, inner.lineno, detail)
+    detail = "the loader takes a bare decoder and the wrapper's lm_head"
+    return Finding(NAME, State.NATIVE, path, statement.lineno, detail)
+
+
+def _v2_inner(sources: Sources) -> ast.stmt | None:
+    """Where the V2 runner takes `.model` of the language model, whatever it is; None where there
+    is no such runner, or it takes a bare decoder too."""
+    if not sources.exists(V2_PATH):
+        return None
+    for function in sources.tree(V2_PATH).body:
+        if isinstance(function, ast.FunctionDef) and function.name == V2_FUNCTION:
+            return next((s for s in function.body if ast.unparse(s) == INNER), None)
+    return None
 
 
 def _has_property(sources: Sources, site: ClassSite, name: str) -> bool:
@@ -175,15 +210,17 @@ def edits(sources: Sources, target: Target) -> list[Edit]:
     for structure in target.structures:
         if structure.decoder is None:
             continue
-        if structure.causal is None:
+        for (path, cls), aliases in _aliases(sources, structure).items():
+            arguments = {"cls": cls, **aliases}
+            found.append(Edit("aliases", NAME, path, (cls,), "aliases", arguments))
+        if structure.bare:
             loader = proposer.find(sources)
             arguments = {"cls": loader.site.name}
             found.append(
                 Edit(NAME, NAME, loader.site.path, (loader.site.name,), "weight_sharing", arguments)
             )
-            continue
-        for cls, aliases in _heads(sources, structure).items():
-            site = structure.causal if cls == structure.causal.name else structure.decoder
-            arguments = {"cls": site.name, **aliases}
-            found.append(Edit("aliases", NAME, site.path, (site.name,), "aliases", arguments))
+            if _v2_inner(sources) is not None:
+                arguments = {"function": V2_FUNCTION}
+                name = "weight-sharing-v2"
+                found.append(Edit(name, NAME, V2_PATH, (V2_FUNCTION,), "bare_decoder", arguments))
     return [edit for i, edit in enumerate(found) if edit not in found[:i]]

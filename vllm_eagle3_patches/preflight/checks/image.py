@@ -13,11 +13,12 @@ from collections.abc import Iterator
 from vllm_eagle3_patches import registry
 from vllm_eagle3_patches.errors import RefusedError
 from vllm_eagle3_patches.gates import proposer
-from vllm_eagle3_patches.gates.image_token import ATTRIBUTES, branch_for, branches, find_chain
+from vllm_eagle3_patches.gates.image_token import branch_for, branches, find_chain
 from vllm_eagle3_patches.preflight.context import Context
 from vllm_eagle3_patches.preflight.findings import Finding, warning
 from vllm_eagle3_patches.preflight.runner import V1
 from vllm_eagle3_patches.sources import bases
+from vllm_eagle3_patches.target import KIMI_K25
 
 CLASS = "image-token"
 READS = re.compile(r"image_token_index = target_model\.config\.(\w+)$", re.MULTILINE)
@@ -39,7 +40,7 @@ def is_multimodal(context: Context) -> bool:
 def check(context: Context) -> Iterator[Finding]:
     if V1 not in context.runners or not is_multimodal(context):
         return
-    if context.target.architecture not in ATTRIBUTES:  # those the gate itself decides
+    if context.target.architecture != KIMI_K25:  # which the gate itself decides
         yield from _token(context)
     site = context.drafter.site
     forward = site.method("forward") if site else None
