@@ -15,9 +15,12 @@ import traceback
 from pathlib import Path
 
 import child
+import cpu_rollback
 import observe
 import zoo
+import zoo_weights
 
+ZOO = zoo.everything()
 TOKENS = 24  # generated after each prompt
 DRAFTED = 3
 OPTIONS = {
@@ -45,6 +48,8 @@ def engine(folder, animal, drafting):
     options = dict(OPTIONS, model=str(folder / "model"))
     if animal.text is not None:
         options["language_model_only"] = True
+    if animal.hf is None:
+        options["load_format"] = "dummy"
     if drafting:
         options["speculative_config"] = {
             "method": "eagle3",
@@ -58,6 +63,21 @@ def runner_of(llm):
     """The model runner, which lies in this process."""
     executor = llm.llm_engine.engine_core.engine_core.model_executor
     return executor.driver_worker.worker.model_runner
+
+
+def fill_in_place():
+    """Weights without a checkpoint: ours, where vLLM's dummy loader has near zeros."""
+    from vllm.model_executor.model_loader.dummy_loader import DummyModelLoader
+
+    def load_weights(loader, model, config):
+        for name, tensor in model.named_parameters():
+            tensor.data.fill_(float("norm" in name.lower() and name.endswith("weight")))
+            zoo_weights.randomise([(name, tensor.data)])
+        for name, tensor in model.named_parameters():
+            if name.endswith(("lm_head.weight", "output.weight")):
+                zoo_weights.be_loud(tensor.data)
+
+    DummyModelLoader.load_weights = load_weights
 
 
 class Received:
@@ -100,23 +120,33 @@ def run(folder, animal, facts):
     llm = engine(folder, animal, drafting=True)
     runner = runner_of(llm)
     received = Received(runner.model)
+    if animal.hf is None:
+        expected = observe.FirstNorms(runner.model, zoo.LAYERS)
     tokens, answer = generate(llm, facts["prompts"], TOKENS)
     answer.update(shared(runner))
     answer["layer_ids"] = list(animal.layer_ids)
     answer["tokens"], answer["lossless"] = sum(map(len, tokens)), tokens == plain
     generate(llm, [facts["tokens"]], 1)
+    states = expected.states if animal.hf is None else reference(folder)
     answer["captured"] = len(received.states)
-    answer["reference"] = compared(folder, animal, received.states, len(facts["tokens"]))
+    answer["reference"] = compared(animal, received.states, states, len(facts["tokens"]))
+    answer["apart"] = min(
+        observe.relative(states[k][: len(facts["tokens"])], states[k + 1][: len(facts["tokens"])])
+        for k in range(zoo.LAYERS)
+    )
     return answer
 
 
-def compared(folder, animal, states, length):
-    """Relative difference of each received state from the reference, by layer id."""
+def reference(folder):
     from safetensors.torch import load_file
 
-    expected = load_file(folder / "states.safetensors")
-    pairs = zip(animal.layer_ids, states, strict=True)
-    return {k: observe.relative(state[:length], expected[str(k)]) for k, state in pairs}
+    return {int(k): state for k, state in load_file(folder / "states.safetensors").items()}
+
+
+def compared(animal, found, expected, length):
+    """Relative difference of each received state from the reference, by layer id."""
+    pairs = zip(animal.layer_ids, found, strict=True)
+    return {k: observe.relative(state[:length], expected[k][:length]) for k, state in pairs}
 
 
 def main():
@@ -124,13 +154,15 @@ def main():
     import vllm
 
     be_quick()
+    fill_in_place()
+    cpu_rollback.install()
     root = Path(request["models"])
     facts = json.loads((root / "zoo.json").read_text())
     answers = {"vllm": vllm.__version__, "source": vllm.__file__, "architectures": {}}
     for name in request["architectures"]:
         started = time.time()
         try:
-            answer = run(root / name, zoo.ZOO[name], facts)
+            answer = run(root / name, ZOO[name], facts)
         except Exception as error:  # the error is the answer
             answer = {"error": f"{type(error).__name__}: {error}", "trace": traceback.format_exc()}
         answer["seconds"] = round(time.time() - started, 1)

@@ -7,7 +7,6 @@ A layer of a transformers model takes the whole residual stream as its first arg
 the architecture, and gives the whole stream back.
 """
 
-import hashlib
 import json
 import sys
 import traceback
@@ -16,47 +15,34 @@ from pathlib import Path
 import torch
 import transformers
 import zoo
+import zoo_weights
 from safetensors.torch import save_file
 from transformers import CONFIG_MAPPING
 
+ZOO = zoo.everything()
 PROMPTS = [[(37 * n + 11 * step + 5 * (step // 3)) % 240 for step in range(4 + 2 * n)]
            for n in range(6)]  # fmt: skip
 TOKENS = [(17 * step + 29 * (step // 5) + 3) % 240 for step in range(29)]
-LOUD = 12  # words that a head prefers, so that a drafter of random weight is right now and then
+
+CONFIGURATION = """from transformers import PretrainedConfig
 
 
-def seeded(name):
-    """Its own generator for every tensor: the same values whatever else there is."""
-    return torch.Generator().manual_seed(int(hashlib.sha256(name.encode()).hexdigest()[:12], 16))
-
-
-def randomise(tensors):
-    """Weights large and uneven enough for every mistake to show."""
-    for name, tensor in tensors:
-        if not tensor.is_floating_point():
-            continue
-        noise = torch.randn(tensor.shape, generator=seeded(name))
-        if tensor.dim() < 2:
-            tensor.add_(0.2 * noise)
-        elif "embed" in name or "wte" in name or "wpe" in name:
-            tensor.copy_(noise)
-        else:
-            tensor.copy_(noise / tensor.shape[-1] ** 0.5)
-
-
-def be_loud(weight):
-    weight[:LOUD] *= 4
+class TinyConfig(PretrainedConfig):
+    model_type = "{}"
+"""
 
 
 def made(animal):
     config = CONFIG_MAPPING[animal.model_type](**settings(animal))
+    if animal.model_type == "bloom":
+        transformers.models.bloom.modeling_bloom.BloomGelu = torch.nn.GELU
     for part in (config, config.get_text_config()):
         part._attn_implementation = "eager"
     cls = getattr(transformers, animal.hf)
     model = cls(config).float().eval()
     with torch.no_grad():
-        randomise(model.named_parameters())
-        be_loud(model.get_output_embeddings().weight)
+        zoo_weights.randomise(model.named_parameters())
+        zoo_weights.be_loud(model.get_output_embeddings().weight)
     return model
 
 
@@ -122,7 +108,7 @@ def drafter(folder, animal):
     for name in ("midlayer.hidden_norm", "midlayer.input_layernorm",
                  "midlayer.post_attention_layernorm", "norm"):  # fmt: skip
         weights[f"{name}.weight"] = torch.ones(wide)
-    randomise(weights.items())
+    zoo_weights.randomise(weights.items())
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps(config))
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
@@ -138,19 +124,34 @@ def renamed(folder, animal):
 
 def make(folder, animal):
     """The checkpoint, its drafter, and the states where transformers has the class."""
+    drafter(folder / "drafter", animal)
+    if animal.hf is None:
+        only_config(folder / "model", animal)
+        return
     model = made(animal)
     model.save_pretrained(folder / "model")
     renamed(folder / "model", animal)
     found = states(model)
     save_file({str(k): state for k, state in enumerate(found)}, folder / "states.safetensors")
-    drafter(folder / "drafter", animal)
+
+
+def only_config(folder, animal):
+    """A config that brings its class as remote code, as the published ones do."""
+    config = {
+        **merged(zoo.TEXT, animal.config), "architectures": [animal.architecture],
+        "model_type": animal.model_type, "torch_dtype": "float32",
+        "auto_map": {"AutoConfig": "configuration_tiny.TinyConfig"},
+    }  # fmt: skip
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps(config, indent=1))
+    (folder / "configuration_tiny.py").write_text(CONFIGURATION.format(animal.model_type))
 
 
 def main():
     root, failed = Path(sys.argv[1]), {}
     for name in sys.argv[2:]:
         try:
-            make(root / name, zoo.ZOO[name])
+            make(root / name, ZOO[name])
         except Exception:  # told once all are done
             failed[name] = traceback.format_exc()
     facts = {"prompts": PROMPTS, "tokens": TOKENS, "failed": failed,
