@@ -1,3 +1,5 @@
+import ast
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,6 +14,7 @@ from real import (
     NATIVE,
     WITH_KIMI,
     architecture,
+    changes,
     class_in,
     find,
     patched,
@@ -159,8 +162,9 @@ def test_verified_says_closed_where_the_codemods_can() -> None:
     ("path", "old", "new", "gate"),
     [
         (CONFIG, '            "afmoe",', '            "afmoe",  # why', "model-type"),
-        (DEEPSEEK_FILE, "        for layer in islice(", "        for layer in reversed(",
-         "aux-capture"),
+        (DEEPSEEK_FILE, "        hidden_states, _ = self.norm(hidden_states, residual)\n",
+         "        hidden_states, _ = self.norm(hidden_states, residual)\n"
+         "        if residual is None:\n            return residual\n", "aux-capture"),
         (DEEPSEEK_FILE, "class DeepseekV2ForCausalLM(\n    nn.Module,",
          "class DeepseekV2ForCausalLM(\n    nn.Module,  # why\n   ", "interface"),
         (DEEPSEEK_FILE, "SupportsLoRA, SupportsEagle\n):", "SupportsLoRA, SupportsEagle3\n):",
@@ -225,8 +229,15 @@ def test_an_interface_of_upstream_over_our_capture() -> None:
 def test_a_model_of_the_newer_protocol_is_not_given_the_older_methods(name: str) -> None:
     """From 0.18.0 the runner asks for `get_eagle3_default_aux_hidden_state_layers`, and decoders
     are `EagleModelMixin`s: the methods of 0.17.1 are not what belongs there."""
-    with pytest.raises(RefusedError):
-        made(sources("0.32.0"), name)
+    where = sources("0.32.0")
+    result = made(where, name)
+    (structure,) = find(where.with_overlay(result.after), name).structures
+    assert structure.decoder is not None
+    after = result.after[structure.decoder.path].decode()
+    assert "EagleModelMixin" in map(ast.unparse, class_in(after, structure.decoder.name).bases)
+    before = where.data(structure.decoder.path).decode()
+    _, come = changes(before, after)
+    assert not any("get_eagle3_aux_hidden_state_layers" in line for line in come)
 
 
 @settings(derandomize=True, database=None, deadline=None, max_examples=6)

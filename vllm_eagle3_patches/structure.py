@@ -239,6 +239,10 @@ def variants(sources: Sources, site: ClassSite) -> list[ClassSite]:
     return [site]
 
 
+def _with_place(error: RefusedError) -> str:
+    return error.what if error.where is None else f"{error.what} ({error.where})"
+
+
 def of_class(sources: Sources, top: ClassSite) -> Structure:
     """The structure of the target whose registered class is `top`, `unread` where the decoder
     cannot be named with certainty.
@@ -249,7 +253,7 @@ def of_class(sources: Sources, top: ClassSite) -> Structure:
     try:
         return _of_class(sources, top)
     except RefusedError as error:
-        return Structure(top, None, None, unread=error.what)
+        return Structure(top, None, None, unread=_with_place(error))
     except RecursionError:
         what = "a file of the target is nested too deeply to be read"
         raise RefusedError(what, where=top.path) from None

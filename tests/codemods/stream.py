@@ -5,6 +5,7 @@ import __future__
 
 import ast
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from itertools import islice
 from types import SimpleNamespace
 from typing import Any
@@ -117,6 +118,7 @@ def decoder(source: str, first: bool, last: bool) -> Any:
     names: dict[str, Any] = {
         "nn": SimpleNamespace(Module=object),
         "islice": islice,
+        "nullcontext": nullcontext,
         "IntermediateTensors": dict,
         "get_pp_group": lambda: rank,
         "_get_llama_4_scaling": lambda **given: tuple(sorted(given.items())),

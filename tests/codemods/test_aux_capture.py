@@ -13,7 +13,13 @@ from real import (
     transform,
 )
 
-from codemods.behaviour import assert_changes_nothing_twice, assert_holds, assert_refused
+from codemods.behaviour import (
+    assert_changes_nothing_twice,
+    assert_holds,
+    assert_refused,
+    assert_sound,
+)
+from codemods.stream import Run
 
 NAME = "aux-capture"
 EDIT = edits("0.17.1")[NAME]
@@ -23,6 +29,7 @@ CALL = """            hidden_states, residual = layer(
                 positions, hidden_states, residual, llama_4_scaling
             )
 """
+INDENTED = "".join(f"    {line}\n" for line in CALL.splitlines())
 RANK = "        if not get_pp_group().is_last_rank:\n"
 RETURN_RANK = """            return IntermediateTensors(
                 {"hidden_states": hidden_states, "residual": residual}
@@ -106,53 +113,77 @@ def test_the_attribute_stands_before_init_so_that_subclasses_have_it() -> None:
     ("old", "new", "reason"),
     [
         # the loop
-        (FOR, FOR.replace("layer in", "block in"), "runs over `block`"),
-        (FOR, FOR.replace("layer in", "idx, layer in"), r"runs over `\(idx, layer\)`"),
-        (FOR, "        for layer in self.layers:\n", "iterates `self.layers`"),
-        (FOR, FOR.replace("islice", "reversed"), "iterates"),
-        (FOR, FOR.replace("self.layers,", "self.blocks,"), "iterates"),
-        (FOR, FOR.replace("self.start_layer", "0"), "iterates"),
-        (FOR, FOR.replace("self.end_layer", "self.end_layer - 1"), "iterates"),
+        (FOR, FOR.replace("layer in", "block in"), "does not call the layer"),
+        (FOR, FOR.replace("layer in", "idx, layer in"), "the loop iterates `islice"),
+        (FOR, FOR.replace("islice", "reversed"), "the loop iterates"),
+        (FOR, FOR.replace("self.layers,", "self.stack,"), "0 loops"),
+        (FOR, FOR.replace("self.start_layer", "0"), "the loop iterates"),
+        (FOR, FOR.replace("self.end_layer", "self.end_layer - 1"), "the loop iterates"),
         (FOR, FOR.replace("self.layers,", "self.layers,  # all\n"), "comments inside"),
-        (FOR, f"        for x in ():\n            pass\n{FOR}", "2 loops"),
+        (FOR, f"        for layer in self.layers:\n            pass\n{FOR}", "2 loops"),
         (FOR, FOR.replace("for layer", "if layer").replace(" in ", " == "), "0 loops"),
-        # its body
-        (CALL, f"{CALL}            self.seen = True\n", "body is not one"),
-        (CALL, f"            self.seen = True\n{CALL}", "body is not one"),
-        (CALL, CALL + CALL, "body is not one"),
-        (CALL, "            hidden_states = layer(positions, hidden_states)\n", "body is not one"),
-        (CALL, CALL.replace("hidden_states, residual =", "residual, hidden_states ="), "not one"),
-        (CALL, CALL.replace("= layer(", "= layer.run("), "body is not one"),
-        (CALL, CALL.replace("= layer(", "= self.run("), "body is not one"),
-        (CALL, CALL.replace("            )\n", "            )[:2]\n"), "body is not one"),
-        (CALL, CALL.replace("residual = layer(", "residual = pair = layer("), "body is not one"),
-        (CALL, CALL.replace("            )\n", "            ) or (0, 0)\n"), "body is not one"),
-        (CALL, f"{CALL}        else:\n            pass\n", "runs over|not `layer`|else"),
-        (FOR + CALL, f"{FOR[:-1]} hidden_states, residual = layer(positions)\n", "on one line"),
+        (CALL, f"{CALL}        else:\n            pass\n", "break, continue or else"),
+        (CALL, f"{CALL}            if residual is None:\n                break\n", "break"),
+        # the call
+        (CALL, CALL + CALL, "more than once"),
+        (CALL, CALL.replace("= layer(", "= layer.run("), "does not call the layer"),
+        (CALL, CALL.replace("= layer(", "= self.run("), "does not call the layer"),
+        (CALL, CALL.replace("            )\n", "            )[:2]\n"), "does not call the layer"),
+        (CALL, CALL.replace("            )\n", "            ) or (0, 0)\n"), "does not call"),
+        (CALL, CALL.replace("residual = layer(", "residual = pair = layer("), "result goes to"),
+        (CALL, CALL.replace("hidden_states, residual =", "hidden_states, residual, kv ="),
+         r"result goes to \(hidden_states, residual, kv\)"),
         # after it
-        (RANK, f"        hidden_states = hidden_states * 2\n{RANK}", "after the loop"),
-        (RANK, RANK.replace("not ", ""), "after the loop"),
-        (RANK, RANK.replace("is_last_rank", "is_first_rank"), "after the loop"),
-        (RETURN_RANK, "            return None\n", "after the loop"),
-        (RETURN_RANK, f"{RETURN_RANK}        else:\n            pass\n", "after the loop"),
-        (RETURN, RETURN.replace("_ = self.norm", "residual = self.norm"), "after the loop"),
-        (RETURN, RETURN.replace("(hidden_states, residual)", "(hidden_states)"), "after the loop"),
-        (RETURN, RETURN.replace("return hidden_states", "return hidden_states * 2"), "after"),
-        (RETURN, f"{NORM}        print()\n        return hidden_states\n", "after the loop"),
-        (RETURN, NORM, "after the loop"),
+        (RANK, RANK.replace("not ", ""), "one return behind the loop"),
+        (RANK, RANK.replace("is_last_rank", "is_first_rank"), "one return behind the loop"),
+        (RETURN_RANK, "            return None\n", "one return behind the loop"),
+        (RETURN, RETURN.replace("return hidden_states", "return hidden_states * 2"),
+         r"returns `hidden_states \* 2`"),
+        (RETURN, RETURN.replace("return hidden_states", "return"), "returns nothing"),
+        (RETURN, NORM, "one return behind the loop"),
         # names
-        (FOR, f"        idx = 0\n{FOR}", "uses the name idx"),
-        (FOR, f"        print(idx)\n{FOR}", "uses the name idx"),
+        (FOR, f"        idx = layer_idx = 0\n{FOR}", "uses the names idx and layer_idx"),
         (FOR, f"        aux_hidden_states = None\n{FOR}", "unknown form"),
         (ATTRIBUTE, f"{ATTRIBUTE}    aux_hidden_state_layers = ()\n", "unknown form"),
         # the class
-        (ATTRIBUTE, "\n", "does not begin with its attributes"),
         (DECODER, "class DeepseekV2Decoder(nn.Module):\n", "0 top-level classes"),
         (DECODER, f"{DECODER}    pass\n\n\n{DECODER}", "2 top-level classes"),
+        (FOR + CALL, f"        x = 1; y = 2\n{FOR}{CALL}", "on one line"),
+        (FOR + CALL, f"{FOR[:-1]} hidden_states, residual = layer(positions, hidden_states)\n",
+         "on one line"),
     ],
 )  # fmt: skip
 def test_refuses_another_structure(old: str, new: str, reason: str) -> None:
     assert_refused(swap(SOURCE, old, new), EDIT, reason)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (FOR, "        for layer in self.layers:\n"),
+        (FOR, f"        for x in ():\n            pass\n{FOR}"),
+        (FOR, f"        idx = 0\n{FOR}"),
+        (FOR, f"        idx = 0\n        print(idx)\n{FOR}"),
+        (CALL, f"{CALL}            self.seen = True\n"),
+        (CALL, f"            self.seen = True\n{CALL}"),
+        (CALL, f"            with nullcontext():\n{INDENTED}"),
+        (CALL, f"            if layer:\n{INDENTED}            else:\n{INDENTED}"),
+        (RANK, f"        hidden_states = hidden_states + hidden_states\n{RANK}"),
+        (RETURN_RANK, f"{RETURN_RANK}        else:\n            pass\n"),
+        (RETURN, RETURN.replace("_ = self.norm", "residual = self.norm")),
+        (RETURN, f"{NORM}        self.seen = True\n        return hidden_states\n"),
+        (ATTRIBUTE, "\n"),
+    ],
+)  # fmt: skip
+def test_holds_on_another_structure_of_the_same_meaning(old: str, new: str) -> None:
+    source = swap(SOURCE, old, new)
+    after = transform(source, EDIT)
+    assert_sound(source, after, EDIT)
+    before, ids = Run(source), tuple(range(8))
+    assert isinstance(before.result, int)
+    assert (Run(after).result, Run(after).calls) == (before.result, before.calls)
+    streams = Run(SOURCE).streams  # what is done to the state behind the loop comes later
+    assert Run(after, ids).result == (before.result, [streams[k] for k in ids])
 
 
 def test_refuses_a_class_without_forward() -> None:
@@ -171,7 +202,6 @@ def test_refuses_an_asynchronous_loop() -> None:
     [
         ("hidden_states + residual)\n            hidden", "hidden_states)\n            hidden"),
         ("start=self.start_layer,", "start=self.start_layer + 1,"),
-        ("start=self.start_layer,", ""),
         ("return hidden_states, aux_hidden_states", "return hidden_states, []"),
     ],
 )

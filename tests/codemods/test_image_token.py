@@ -103,7 +103,7 @@ def test_knows_the_chain_of_older_releases(version: str) -> None:
         (ELSE, ELSE.replace("config.image_token_index\n", "config.token\n"), "does not end in"),
         (ELSE, f"{ELSE}                self.seen = True\n", "does not end in"),
         (ELSE, KIMI_BRANCH.replace("media_placeholder_token_id", "image_token_id") + ELSE,
-         "does not read media_placeholder_token_id"),
+         "does not read target_model.config.media_placeholder_token_id"),
         ("    def load_model(", "    def load(", "no method load_model"),
         ("    def load_model(", "    def load_model(self): ...\n\n    def load_model(",
          "2 methods"),

@@ -6,7 +6,7 @@ from real import BARE_DECODER, CLOSED, DEEPSEEK_FILE, KIMI_FILE, LOADER, WITH_KI
 
 from codemods.behaviour import refused
 from vllm_eagle3_patches.codemods import imports
-from vllm_eagle3_patches.codemods.interface import INTERFACES
+from vllm_eagle3_patches.codemods.headers import INTERFACES
 
 BASE = "SupportsEagle3"
 
@@ -77,11 +77,10 @@ def test_add_beside_lays_out_as_the_line_was(line: str, expected: str) -> None:
 @pytest.mark.parametrize(
     ("source", "reason"),
     [
-        ("import os\n", "0 imports"),
-        ("from .interfaces import *\n", "0 imports"),
-        ("from ..interfaces import A\n", "0 imports"),
-        ("from .interfaces import A; x = 1\n", "0 imports"),
-        ("if True:\n    from .interfaces import A\n", "0 imports"),
+        ("import os\n", "imports nothing of vLLM"),
+        ("from .interfaces import *\n", "imports nothing of vLLM"),
+        ("from .interfaces import A; x = 1\n", "imports nothing of vLLM"),
+        ("if True:\n    from .interfaces import A\n", "imports nothing of vLLM"),
         ("from .interfaces import A\nfrom .interfaces import B\n", "2 imports"),
         ("from .interfaces import A as B\n", "`as` names"),
         ("from .interfaces import (\n    A,  # why\n)\n", "comments"),
@@ -90,6 +89,27 @@ def test_add_beside_lays_out_as_the_line_was(line: str, expected: str) -> None:
 def test_add_beside_refuses(source: str, reason: str) -> None:
     with refused(reason):
         beside(source)
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("import a\n\nfrom .deep import A\nfrom .utils import B\n",
+         "import a\n\nfrom .deep import A\nfrom .interfaces import SupportsEagle3\n"
+         "from .utils import B\n"),
+        ("import a\n\nfrom .utils import B\n",
+         "import a\n\nfrom .interfaces import SupportsEagle3\nfrom .utils import B\n"),
+        ("import a\n\nfrom .deep import A\n\nx = 1\n",
+         "import a\n\nfrom .deep import A\nfrom .interfaces import SupportsEagle3\n\nx = 1\n"),
+        ("from vllm.config import A\nfrom vllm.utils import B\n",
+         "from vllm.config import A\nfrom vllm.model_executor.models.interfaces import "
+         "SupportsEagle3\nfrom vllm.utils import B\n"),
+    ],
+    ids=["between", "first", "last", "absolute"],
+)  # fmt: skip
+def test_add_beside_where_nothing_is_imported_from_there_yet(source: str, expected: str) -> None:
+    assert beside(source) == expected
+    assert beside(expected) == expected
 
 
 @pytest.mark.parametrize(

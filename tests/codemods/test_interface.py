@@ -27,7 +27,8 @@ from codemods.behaviour import (
     assert_sound,
 )
 from vllm_eagle3_patches.errors import RefusedError
-from vllm_eagle3_patches.gates.interface import METHODS, PROTOCOL
+from vllm_eagle3_patches.gates.protocol import METHODS
+from vllm_eagle3_patches.gates.protocol import NAME as PROTOCOL
 from vllm_eagle3_patches.sources import ClassSite, Sources, find_classes
 
 CAUSAL, WRAPPER = "interface", "interface-wrapper"
@@ -226,14 +227,14 @@ def test_refuses_half_an_interface(half: str) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
-        (IMPORT, "from .interfaces import *\n", "0 imports"),
-        (IMPORT, "from . import interfaces\n", "0 imports"),
+        (IMPORT, "from .interfaces import *\n", None),
+        (IMPORT, "from . import interfaces\n", None),
         (IMPORT, IMPORT + "from .interfaces import SupportsMRoPE\n", "2 imports"),
         (IMPORT, IMPORT.replace("\n", "  # noqa\n"), None),
         (IMPORT, IMPORT.replace("SupportsPP", "SupportsPP as PP"), "`as` names"),
         (IMPORT, "from .interfaces import (\n    SupportsEagle,  # why\n    SupportsPP,\n)\n",
          "comments"),
-        (IMPORT, IMPORT.replace("\n", "; import os\n"), "0 imports"),
+        (IMPORT, IMPORT.replace("\n", "; import os\n"), None),
     ],
 )  # fmt: skip
 def test_refuses_an_import_it_cannot_extend(old: str, new: str, reason: str | None) -> None:
@@ -244,9 +245,12 @@ def test_refuses_an_import_it_cannot_extend(old: str, new: str, reason: str | No
         assert_refused(source, EDIT, reason)
 
 
-def test_refuses_a_class_without_forward() -> None:
+def test_a_class_that_inherits_forward_gets_the_methods_at_its_end() -> None:
     source = SOURCE.replace("    def forward(", "    def run(")
-    assert_refused(source, EDIT, "no method forward")
+    after = transform(source, EDIT)
+    assert_sound(source, after, EDIT)
+    methods = [getattr(s, "name", None) for s in class_in(after, "DeepseekV2ForCausalLM").body]
+    assert tuple(methods[-2:]) == METHODS
 
 
 def test_refuses_a_class_with_two_forwards() -> None:

@@ -113,8 +113,12 @@ def test_insert_methods_goes_above_comments_and_decorators() -> None:
     for before, above in (("f", "\n    # about f"), ("g", "\n    @property")):
         changed = insert_methods(the_class(module), before, "def new(self):\n    ...\n", module)
         assert f"\n    def new(self):\n        ...\n{above}" in code(changed)
-    with refused("no method h"):
-        insert_methods(the_class(module), "h", "def new(self): ...\n", module)
+
+
+def test_insert_methods_at_the_end_where_there_is_no_such_method() -> None:
+    module = cst.parse_module(SOURCE)
+    changed = insert_methods(the_class(module), "h", "def new(self):\n    ...\n", module)
+    assert code(changed).endswith("def g(self): return 2\n\n    def new(self):\n        ...\n")
 
 
 def test_body_of_refuses_a_block_on_one_line() -> None:

@@ -2,15 +2,31 @@ import ast
 from types import SimpleNamespace
 
 import pytest
-from real import BARE_DECODER, LOADER, changes, cut, edits, method_in, patched, swap, text
+from real import (
+    BARE_DECODER,
+    LOADER,
+    changes,
+    cut,
+    edits,
+    method_in,
+    patched,
+    swap,
+    text,
+    transform,
+)
 
-from codemods.behaviour import assert_changes_nothing_twice, assert_holds, assert_refused
+from codemods.behaviour import (
+    assert_changes_nothing_twice,
+    assert_holds,
+    assert_refused,
+    assert_sound,
+)
 from vllm_eagle3_patches.gates.weight_sharing import LANGUAGE_MODEL, follows
 
 NAME = "weight-sharing"
 EDIT = edits("0.15.1")[NAME]
 SOURCE = cut(text("0.15.1", LOADER), "SpecDecodeBaseProposer")
-TAKEN = f"            {LANGUAGE_MODEL}\n"
+TAKEN = f"            {LANGUAGE_MODEL[0]}\n"
 
 
 def shared(target: object) -> object:
@@ -80,5 +96,10 @@ def test_refuses_another_structure(old: str, new: str, reason: str) -> None:
 
 
 @pytest.mark.parametrize("version", ["0.16.0", "0.17.1", "0.18.0"])
-def test_refuses_the_loader_of_later_releases(version: str) -> None:
-    assert_refused(text(version, LOADER), EDIT, "no statement")
+def test_knows_the_loader_of_later_releases(version: str) -> None:
+    """There the statement has a cast around the target (`LANGUAGE_MODEL[1]`)."""
+    source = text(version, LOADER)
+    after = transform(source, EDIT)
+    gone, come = changes(source, after)
+    assert gone == [] and 'if not hasattr(target_language_model, "model"):' in come
+    assert_sound(source, after, EDIT)

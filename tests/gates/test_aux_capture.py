@@ -83,7 +83,6 @@ def test_kimi_and_deepseek_share_the_edit(version: str) -> None:
         (*OURS, OUR_CHECK, CHECK.replace(" + residual", "")),
         (*UPSTREAM, "start=self.start_layer,", "start=self.start_layer + 1,"),
         (*OURS, "start=self.start_layer,", "start=self.start_layer + 1,"),
-        (*OURS, "            start=self.start_layer,\n", ""),
         (*UPSTREAM, CHECK + CALL, CALL + CHECK),
         (*OURS, OUR_CHECK + CALL, CALL + OUR_CHECK),
         (*OURS, OUR_CHECK, OUR_CHECK.replace("if idx in", "if idx + 1 in")),
@@ -93,7 +92,7 @@ def test_kimi_and_deepseek_share_the_edit(version: str) -> None:
     ],
     ids=[
         "no residual (upstream's)", "no residual (ours)", "no residual at all",
-        "off by one (upstream's)", "off by one (ours)", "relative ids",
+        "off by one (upstream's)", "off by one (ours)",
         "after the call (upstream's)", "after the call (ours)",
         "shifted ids", "the wrong way round", "two calls", "captured twice",
     ],
@@ -139,10 +138,12 @@ def test_captures_says_none_without_a_trace_of_capturing() -> None:
 
 
 def test_every_platforms_decoder_must_capture() -> None:
-    """DeepSeek-V3.2 of 0.30.0 has a decoder for each of two platforms."""
+    """DeepSeek-V3.2 of 0.30.0 has a decoder for each of two platforms; without upstream's capture
+    neither is one that this tool would dare to open: their layers gather the residual first."""
     paths = {s.decoder.path for s in target("0.30.0", DEEPSEEK_V32).structures}
     assert len(paths) > 1
     for path in paths:
         source = text("0.30.0", path).replace("aux_hidden", "other_hidden")
         found = finding(with_texts("0.30.0", {path: source}), DEEPSEEK_V32, NAME)
-        assert (found.state, found.file) == (State.CLOSED, path)
+        assert (found.state, found.file) == (State.REFUSED, path)
+        assert "uses its residual in a way that is not known" in found.detail

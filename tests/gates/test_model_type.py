@@ -62,14 +62,23 @@ def test_the_match_is_on_a_part_of_the_model_type() -> None:
     assert of_type("0.17.1", "my_llama_like").state is State.NATIVE
     assert of_type("0.18.0", "deepseek_v32").state is State.NATIVE  # by deepseek_v3
     assert of_type("0.17.1", "deepseek_v32").state is State.CLOSED
-    assert of_type("0.17.1", "lama").state is State.REFUSED
+    assert of_type("0.17.1", "lama").state is State.CLOSED
 
 
-def test_refused_for_a_model_type_that_is_not_ours_or_not_known() -> None:
-    found = of_type("0.17.1", "mixtral")
-    assert (found.state, found.detail) == (
-        State.REFUSED, "'mixtral' is not a model type this tool adds"
-    )  # fmt: skip
+def test_closed_for_any_other_model_type() -> None:
+    found = of_type("0.17.1", "mixtral", "MixtralForCausalLM")
+    assert (found.state, found.detail) == (State.CLOSED, "'mixtral' is not in the list")
+
+
+def test_the_edit_adds_the_targets_own_type_only() -> None:
+    where = sources("0.17.1")
+    (edit,) = model_type.edits(where, find(where, Request("MixtralForCausalLM", "mixtral"), ""))
+    assert edit.arguments == {"types": "mixtral"}
+    (edit,) = model_type.edits(where, find(where, Request(KIMI, "kimi_k2"), ""))
+    assert edit.arguments == {"types": ",".join(model_type.MODEL_TYPES)}
+
+
+def test_refused_where_the_model_type_is_not_known() -> None:
     assert of_type("0.17.1", None).state is State.REFUSED
     assert of_type("0.22.1", None).state is State.NATIVE
 

@@ -44,7 +44,7 @@ def test_native_for_kimi_whose_language_model_is_whole(version: str) -> None:
 def test_closed_for_kimi_whose_language_model_is_a_bare_decoder(version: str) -> None:
     found = finding(sources(version), KIMI, NAME)
     assert (found.state, found.file) == (State.CLOSED, LOADER)
-    assert line(version, found) == weight_sharing.LANGUAGE_MODEL
+    assert line(version, found) == weight_sharing.LANGUAGE_MODEL[0]
 
 
 @pytest.mark.parametrize("version", BARE_DECODER)
@@ -56,7 +56,7 @@ def test_native_after_the_edit(version: str) -> None:
 @pytest.mark.parametrize(
     ("path", "old", "new", "detail"),
     [
-        (LOADER, weight_sharing.LANGUAGE_MODEL,
+        (LOADER, weight_sharing.LANGUAGE_MODEL[0],
          "target_language_model = target_model.language_model", "a form this tool does not know"),
         (KIMI_FILE, "            self.lm_head = ParallelLMHead(", "            self.head = Head(",
          None),
@@ -81,8 +81,11 @@ def test_refused_where_the_wrapper_has_no_head() -> None:
 @pytest.mark.parametrize("architecture", [DEEPSEEK, KIMI])
 def test_refused_where_the_decoder_has_no_embedding(architecture: str) -> None:
     source = text("0.17.1", DEEPSEEK_FILE).replace("self.embed_tokens", "self.wte")
+    source = source.replace("self.wte = VocabParallelEmbedding(", "self.wte = Table(")
     found = finding(with_texts("0.17.1", {DEEPSEEK_FILE: source}), architecture, NAME)
-    assert (found.state, found.file) == (State.REFUSED, DEEPSEEK_FILE)
+    assert found.state is State.REFUSED
+    assert "DeepseekV2Model makes 0 VocabParallelEmbedding" in found.detail
+    assert DEEPSEEK_FILE in found.detail
 
 
 def test_closed_again_where_the_branch_is_only_half_there() -> None:

@@ -1,4 +1,5 @@
-"""`check`: the state of every gate, and with a drafter every fault of the two; reading only."""
+"""`check`: the state of every gate, and with a drafter every fault of the two; with `--all` every
+architecture; reading only."""
 
 from __future__ import annotations
 
@@ -18,6 +19,9 @@ EXAMPLE = "vllm-eagle3-patch check --model DeepseekV3ForCausalLM --python /opt/v
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", help=common.MODEL_HELP)
+    parser.add_argument(
+        "--all", action="store_true", help="list every architecture of this vLLM with its state"
+    )
     parser.add_argument("--drafter", metavar="D", help="an EAGLE-3 drafter: folder or cached id")
     parser.add_argument("--serve-args", metavar="ARGS", help="options you give to `vllm serve`")
     parser.add_argument(
@@ -30,6 +34,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace) -> int:
+    if args.all:
+        from vllm_eagle3_patches.cli import listing
+
+        return listing.execute(args)
     case = None
     if args.drafter is not None or args.serve_args is not None or args.command_line:
         from vllm_eagle3_patches import preflight  # a plain check is as fast without it

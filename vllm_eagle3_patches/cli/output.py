@@ -41,6 +41,17 @@ def coloured() -> bool:
     return sys.stdout is not None and sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
+def painted(text: str, state: State) -> str:
+    """The text in the colour of the state, where there are colours."""
+    return f"\x1b[{_COLOURS[state]}m{text}\x1b[0m" if coloured() else text
+
+
+def heading(installation: Installation, state: str) -> None:
+    """The lines that say which vLLM this is about."""
+    print(f"vLLM {installation.version} ({installation.distribution}), {state}")
+    print(f"  in {installation.package}, found through {installation.found_by}")
+
+
 def again(args: argparse.Namespace, command: str) -> str:
     """The same command line for another command."""
     words = ["vllm-eagle3-patch", command]
@@ -73,7 +84,7 @@ def facts(
     }
 
 
-def _located(args: argparse.Namespace, error: PatchError) -> PatchError:
+def located(args: argparse.Namespace, error: PatchError) -> PatchError:
     """The error, with the commands it tells to run made whole: for this installation."""
     for command in ("apply", "revert"):
         if error.next is not None:
@@ -82,24 +93,25 @@ def _located(args: argparse.Namespace, error: PatchError) -> PatchError:
     return error
 
 
-def _error(error: PatchError | None) -> dict[str, object]:
-    if error is None:
+def error(found: PatchError | None) -> dict[str, object]:
+    """The key `error` of a JSON answer, where there is one."""
+    if found is None:
         return {}
-    return {"error": {"what": error.what, "where": error.where, "next": error.next}}
+    return {"error": {"what": found.what, "where": found.where, "next": found.next}}
 
 
-def failure(args: argparse.Namespace, error: PatchError) -> None:
+def failure(args: argparse.Namespace, problem: PatchError) -> None:
     """An error, on standard error, or as JSON on standard output."""
-    _located(args, error)
+    located(args, problem)
     if args.json:
         installation = getattr(args, "installation", None)
         wanted = getattr(args, "wanted", None)
-        known = facts(args, error.exit, installation, wanted)
+        known = facts(args, problem.exit, installation, wanted)
         if args.command in ("check", "apply", "revert"):
             known |= _results(_found(installation, wanted))
-        print(json.dumps({**known, **_error(error)}))
+        print(json.dumps({**known, **error(problem)}))
     else:
-        print(f"vllm-eagle3-patch: error: {error}", file=sys.stderr)
+        print(f"vllm-eagle3-patch: error: {problem}", file=sys.stderr)
 
 
 def _found(installation: Installation | None, wanted: Request | None) -> Report | None:
@@ -123,7 +135,7 @@ def emit(
     """Prints the report, what preflight found, and the verdict; returns the exit code."""
     code = report.exit or int(any(fault.severity == "error" for fault in findings or ()))
     if report.problem is not None:
-        _located(args, report.problem)
+        located(args, report.problem)
     if args.json:
         print(
             json.dumps(
@@ -131,7 +143,7 @@ def emit(
                     **facts(args, code, installation, wanted),
                     **_results(report),
                     **({} if findings is None else {"findings": [f.as_json() for f in findings]}),
-                    **_error(report.problem),
+                    **error(report.problem),
                 }
             )
         )
@@ -184,8 +196,7 @@ def _gate(finding: Finding) -> dict[str, object]:
 def _print(
     args: argparse.Namespace, installation: Installation, wanted: Request | None, report: Report
 ) -> None:
-    print(f"vLLM {installation.version} ({installation.distribution}), {report.state}")
-    print(f"  in {installation.package}, found through {installation.found_by}")
+    heading(installation, report.state)
     if wanted is not None:
         print(f"  target {wanted.architecture}, model_type {wanted.model_type or 'not known'}")
     if report.findings:
@@ -193,9 +204,7 @@ def _print(
     places = [f"{f.file}:{f.line}" if f.line else f.file or "-" for f in report.findings]
     width = max(map(len, places), default=0)
     for finding, place in zip(report.findings, places, strict=True):
-        state = f"{finding.state.value:8}"
-        if coloured():
-            state = f"\x1b[{_COLOURS[finding.state]}m{state}\x1b[0m"
+        state = painted(f"{finding.state.value:8}", finding.state)
         print(f"  {state} {finding.gate:15} {place:{width}}  {finding.detail}")
     if report.findings:
         print()

@@ -2,16 +2,18 @@
 
 Each module holds one `transform(module, **arguments) -> module` over a LibCST tree.  It knows
 one structure, makes one change, changes nothing when the change is there, and raises
-`RefusedError` for anything else.
+`RefusedError` for anything else.  Its `READS` names the methods whose text it looks into, where
+that is not the whole class.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from importlib import import_module
 
 import libcst as cst
 
+from vllm_eagle3_patches.codemods import excerpt
 from vllm_eagle3_patches.errors import RefusedError
 from vllm_eagle3_patches.gates.base import Edit
 
@@ -46,10 +48,8 @@ def apply(source: str, edits: Iterable[Edit], path: str) -> str:
         RefusedError: as `parse` and `transform`.
     """
     try:
-        module = parse(source, path)
-        for edit in edits:
-            module = transform(module, edit)
-        return module.code
+        part, _, module = _edited(source, list(edits), path)
+        return part.restored(module.code)
     except RecursionError:
         raise RefusedError("nested too deeply to be edited", where=path) from None
 
@@ -57,9 +57,29 @@ def apply(source: str, edits: Iterable[Edit], path: str) -> str:
 def settled(source: str, edits: Iterable[Edit], path: str) -> bool:
     """Whether the edits change nothing in it any more; raises as `apply`."""
     try:
-        module = before = parse(source, path)
-        for edit in edits:
-            module = transform(module, edit)
-        return module is before or module.code == source
+        part, before, module = _edited(source, list(edits), path)
+        return module is before or part.restored(module.code) == source
     except RecursionError:
         raise RefusedError("nested too deeply to be edited", where=path) from None
+
+
+def _edited(
+    source: str, edits: Sequence[Edit], path: str
+) -> tuple[excerpt.Excerpt, cst.Module, cst.Module]:
+    """What is parsed of the file, and that before and after the edits."""
+    part = excerpt.cut(source, _scopes(edits))
+    before = module = parse(part.text, path)
+    for edit in edits:
+        module = transform(module, edit)
+    return part, before, module
+
+
+def _scopes(edits: Iterable[Edit]) -> dict[str, Collection[str] | None]:
+    """Class -> the methods that the edits' codemods read, None for all."""
+    scopes: dict[str, Collection[str] | None] = {}
+    for edit in edits:
+        read = getattr(import_module(f"{__name__}.{edit.codemod}"), "READS", None)
+        for scope in {*edit.scopes, edit.arguments.get("cls", "")}:
+            known = scopes.get(scope, ())
+            scopes[scope] = None if known is None or read is None else {*known, *read}
+    return scopes

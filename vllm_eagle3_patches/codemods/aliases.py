@@ -7,6 +7,7 @@ import libcst as cst
 
 from vllm_eagle3_patches.codemods.syntax import edit_class, insert_methods, method_index
 
+READS = frozenset[str]()
 PROPERTY = """
 @property
 def {name}(self) -> nn.Module:

@@ -7,20 +7,36 @@ from typing import cast
 
 import libcst as cst
 
-from vllm_eagle3_patches.codemods.syntax import WIDTH, build, edit_class, edit_method, tree
+from vllm_eagle3_patches.codemods.syntax import (
+    WIDTH,
+    build,
+    edit_class,
+    edit_method,
+    plain,
+    tree,
+)
 from vllm_eagle3_patches.errors import RefusedError
 from vllm_eagle3_patches.gates.image_token import branch_for, branches, find_chain, reads
 
+READS = frozenset({"load_model"})
+
 
 class _AddBranch(cst.CSTTransformer):
-    """Puts an `elif` in front of the chain's `else`; `chain` is compared as plain code."""
+    """Puts an `elif` in front of the chain's `else`; `chain` is compared as plain code, its first
+    test before the rest: a loader has many an `if`."""
 
-    def __init__(self, chain: str, branch: cst.If) -> None:
-        self.chain, self.branch = chain, branch
+    def __init__(self, chain: ast.If, branch: cst.If) -> None:
+        self.test, self.chain = ast.unparse(chain.test), ast.unparse(chain)
+        self.branch = branch
         self.changed = 0
 
+    def _is_chain(self, node: cst.If) -> bool:
+        if plain(node.test) != self.test:
+            return False
+        return ast.unparse(tree(node.with_changes(leading_lines=[]))) == self.chain
+
     def leave_If(self, original_node: cst.If, updated_node: cst.If) -> cst.If:
-        if ast.unparse(tree(original_node.with_changes(leading_lines=[]))) != self.chain:
+        if not self._is_chain(original_node):
             return updated_node
         self.changed += 1
         return _with_branch(updated_node, self.branch)
@@ -70,7 +86,7 @@ def transform(module: cst.Module, cls: str, architecture: str, value: str) -> cs
                 module,
             )[0],
         )
-        add = _AddBranch(ast.unparse(chain), branch)
+        add = _AddBranch(chain, branch)
         new = method.visit(add)
         if add.changed != 1:
             raise RefusedError(f"{add.changed} such chains, where one was expected")

@@ -13,6 +13,7 @@ from vllm_eagle3_patches.codemods.syntax import code, edit_class, insert_methods
 from vllm_eagle3_patches.errors import RefusedError
 from vllm_eagle3_patches.gates import protocol
 
+READS = frozenset[str]()
 SETTERS = {
     "delegate": """
         def set_aux_hidden_state_layers(self, layers: tuple[int, ...]) -> None:

@@ -12,6 +12,7 @@ from vllm_eagle3_patches.codemods.syntax import build, edit_class, edit_method, 
 from vllm_eagle3_patches.errors import RefusedError
 from vllm_eagle3_patches.gates.weight_sharing import LANGUAGE_MODEL, follows, handles_bare
 
+READS = frozenset({"load_model"})
 BRANCH = """
 if not hasattr(target_language_model, "model"):
     # A bare decoder: the wrapper around it holds the lm_head.

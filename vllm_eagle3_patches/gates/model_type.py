@@ -46,6 +46,17 @@ def find_list(cls: ast.ClassDef) -> ast.Assign | None:
     return None
 
 
+@lru_cache(maxsize=8)
+def _mention(cls: ast.ClassDef) -> int | None:
+    """The line of the first trace of such a list."""
+    for node in ast.walk(cls):
+        named = isinstance(node, ast.Name) and node.id in LISTS
+        said = isinstance(node, ast.Constant) and "is only supported for" in str(node.value)
+        if named or said:
+            return int(getattr(node, "lineno"))  # noqa: B009
+    return None
+
+
 def entries(node: ast.Assign) -> list[str] | None:
     """The strings of the list, or None if it is not a list of plain strings."""
     if not isinstance(node.value, ast.List):
@@ -71,15 +82,10 @@ def inspect(sources: Sources, target: Target) -> Finding:
         return Finding(NAME, State.REFUSED, PATHS[0], None, f"no class {CLASS} found")
     node = find_list(site.node)
     if node is None:
-        mentions = [
-            n
-            for n in ast.walk(site.node)
-            if (isinstance(n, ast.Name) and n.id in LISTS)
-            or (isinstance(n, ast.Constant) and "is only supported for" in str(n.value))
-        ]
-        if mentions:
+        line = _mention(site.node)
+        if line is not None:
             detail = "the model-type check has a form this tool does not know"
-            return Finding(NAME, State.REFUSED, site.path, mentions[0].lineno, detail)
+            return Finding(NAME, State.REFUSED, site.path, line, detail)
         return Finding(NAME, State.NATIVE, site.path, site.line, "no list of model types any more")
     listed = entries(node) or []
     wanted = target.model_type

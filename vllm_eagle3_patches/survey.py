@@ -1,0 +1,150 @@
+"""Every generating architecture of a vLLM, and what this tool can do for it.
+
+The names alone are known here, no config: what a config decides is said of a row, not guessed.
+A row is `closed`, which means that it can be opened, only where a plan was made and proven.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from vllm_eagle3_patches import plan, registry
+from vllm_eagle3_patches.errors import PatchError
+from vllm_eagle3_patches.gates import model_type
+from vllm_eagle3_patches.gates.base import Finding, State
+from vllm_eagle3_patches.sources import Sources
+from vllm_eagle3_patches.target import MODEL_TYPES, Request, Target, find
+
+# The registry's tables of models that generate text; source: registry.py, 0.10.1 to 0.33.0.
+KINDS = {"_TEXT_GENERATION_MODELS": "text", "_MULTIMODAL_MODELS": "multimodal"}
+# Stands for the model_type of a config that is not there; it is in no list of vLLM's.
+UNKNOWN = "a_model_type_to_come"
+LANGUAGE_MODEL = "language-model"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One architecture.
+
+    Attributes:
+        architecture: the name in the registry.
+        kind: "text" or "multimodal".
+        state: native, open, closed (it can be opened) or refused.
+        gates: those that are closed, or the one that is refused.
+        config: what only a config.json tells: "language-model", "model-type".
+        file: where the refusal comes from, relative; `line` beside it.
+        detail: why it is refused.
+        rests_on: the files that the state rests on.
+    """
+
+    architecture: str
+    kind: str
+    state: State
+    gates: tuple[str, ...] = ()
+    config: tuple[str, ...] = ()
+    file: str | None = None
+    line: int | None = None
+    detail: str = ""
+    rests_on: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Patched:
+    """An installation that we have patched: its files as they lie there, and for whom."""
+
+    current: Sources
+    targets: tuple[str, ...]
+    paths: frozenset[str]
+
+
+def entries(sources: Sources) -> list[registry.Entry]:
+    """The registry's generating architectures, in its order; raises RefusedError as `read`."""
+    return [e for e in registry.read(sources).values() if e.table in KINDS]
+
+
+def rows(sources: Sources, version: str, patched: Patched | None = None) -> Iterator[Row]:
+    """One row for each entry; `sources` are the files as they were installed.
+
+    Raises:
+        RefusedError: the registry cannot be read.
+    """
+    for entry in entries(sources):
+        view = sources.with_overlay({})  # remembers what this one asked for
+        try:
+            yield _row(view, entry, version, patched)
+        except PatchError as error:
+            yield _refused(view, entry, error.what, error.where)
+        except Exception as error:  # one entry that is unlike all others must not hide the rest
+            what = f"this tool failed on it: {type(error).__name__}: {error}"
+            yield _refused(view, entry, what, None)
+
+
+def _refused(sources: Sources, entry: registry.Entry, what: str, where: str | None) -> Row:
+    file, _, line = (where or "").partition(":")
+    known = file if sources.exists(file) else registry.PATH
+    number = int(line) if line.isdigit() and known == file else None
+    if known != file:
+        number = entry.line
+    kind = KINDS[entry.table]
+    state, asked = State.REFUSED, tuple(sources.asked_for())
+    return Row(entry.architecture, kind, state, (), (), known, number, what, asked)
+
+
+def _row(sources: Sources, entry: registry.Entry, version: str, patched: Patched | None) -> Row:
+    name = entry.architecture
+    wanted = Request(name, MODEL_TYPES.get(name, UNKNOWN))
+    target = find(sources, wanted, version)
+    found = plan.findings(sources, target)
+    row = Row(name, KINDS[entry.table], State.NATIVE, config=_by_config(target, found))
+    refusal = next((f for f in found if f.state is State.REFUSED), None)
+    if refusal is not None:
+        asked = tuple(sources.asked_for())
+        return replace(_because(row, refusal), rests_on=asked)
+    closed = _closed(found, row)
+    others: Sequence[str] = ()
+    paths = {f.file for f in found if f.file}
+    if closed or model_type.NAME in row.config:
+        edits = plan.edits_for(sources, target)
+        paths.update(edit.path for edit in edits)
+        if patched is not None and patched.paths.intersection(e.path for e in edits):
+            others = [other for other in patched.targets if other != name]
+            if not (closed := _still_closed(patched, wanted, version, row)):
+                config = tuple(c for c in row.config if name not in patched.targets)
+                rests = tuple(sorted(paths))
+                return replace(row, state=State.OPEN, config=config, rests_on=rests)
+        targets = [target, *(_applied(sources, other, version) for other in others)]
+        plan.make(sources, targets, version)
+    state = State.CLOSED if closed else State.NATIVE
+    return replace(row, state=state, gates=closed, rests_on=tuple(sorted(paths)))
+
+
+def _because(row: Row, refusal: Finding) -> Row:
+    file, line, detail = refusal.file, refusal.line, refusal.detail
+    gates = (refusal.gate,)
+    return replace(row, state=State.REFUSED, gates=gates, file=file, line=line, detail=detail)
+
+
+def _by_config(target: Target, found: Collection[Finding]) -> tuple[str, ...]:
+    """What a config would tell of the target: its language model, and whether its model_type is
+    in vLLM's list."""
+    config = []
+    if any(structure.by_config for structure in target.structures):
+        config.append(LANGUAGE_MODEL)
+    listed = any(f.gate == model_type.NAME and f.state is State.CLOSED for f in found)
+    if target.model_type == UNKNOWN and listed:
+        config.append(model_type.NAME)
+    return tuple(config)
+
+
+def _closed(found: Collection[Finding], row: Row) -> tuple[str, ...]:
+    return tuple(f.gate for f in found if f.state is State.CLOSED and f.gate not in row.config)
+
+
+def _still_closed(patched: Patched, wanted: Request, version: str, row: Row) -> tuple[str, ...]:
+    current = patched.current
+    return _closed(plan.findings(current, find(current, wanted, version)), row)
+
+
+def _applied(sources: Sources, name: str, version: str) -> Target:
+    return find(sources, Request(name, MODEL_TYPES.get(name, UNKNOWN)), version)
