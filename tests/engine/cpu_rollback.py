@@ -20,11 +20,11 @@ def install():
     before = kernels.causal_conv1d_update
     kernels.causal_conv1d_update = causal_conv1d_update
     for module in list(sys.modules.values()):
-        if getattr(module, "causal_conv1d_update", None) is before:
+        if vars(module).get("causal_conv1d_update") is before:
             module.causal_conv1d_update = causal_conv1d_update
     from vllm.model_executor.layers.mamba import short_conv
 
-    short_conv.causal_conv1d_update = causal_conv1d_update
+    assert short_conv.causal_conv1d_update is causal_conv1d_update
     short_conv.ShortConv.forward_native = short_conv.ShortConv.forward_cuda
 
 

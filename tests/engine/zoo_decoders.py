@@ -49,11 +49,6 @@ ANIMALS = (
     Animal("Cohere2MoeForCausalLM", "cohere2_moe", CAPTURES, {
         **ROUTED, "tie_word_embeddings": True, "logit_scale": 0.5, "sliding_window": BEYOND,
         "layer_types": mixed()}),
-    Animal("DbrxForCausalLM", "dbrx", DEFERRED, {
-        "d_model": HIDDEN, "n_heads": 2, "n_layers": LAYERS, "max_seq_len": 256,
-        "attn_config": {"kv_n_heads": 1, "clip_qkv": 8.0, "rope_theta": 10000.0},
-        "ffn_config": {"hidden_size": HIDDEN, "ffn_hidden_size": 48, "moe_num_experts": 4,
-                       "moe_top_k": 2}}),
     Animal("Ernie4_5_MoeForCausalLM", "ernie4_5_moe", DEFERRED, {
         "moe_num_experts": 4, "moe_k": 2, "moe_num_shared_experts": 1,
         "moe_intermediate_size": 32, "moe_layer_start_index": 1,
@@ -104,9 +99,6 @@ ANIMALS = (
         sample=True),
     Animal("HyperCLOVAXForCausalLM", "hyperclovax", STALE, {
         "embedding_multiplier": 1.7, "residual_multiplier": 0.6, "attention_multiplier": 0.2}),
-    Animal("JambaForCausalLM", "jamba", HYBRID, {
-        "num_experts": 4, "attn_layer_period": 3, "attn_layer_offset": 1, "mamba_d_state": 16,
-        "mamba_dt_rank": 8}),
     Animal("Lfm2ForCausalLM", "lfm2", HYBRID, {
         **LFM2, "layer_types": ["conv", "full_attention"] * 3 + ["conv"]}, sample=True),
     Animal("Lfm2MoeForCausalLM", "lfm2_moe", HYBRID, {
@@ -132,7 +124,6 @@ ANIMALS = (
     Animal("Qwen2MoeForCausalLM", "qwen2_moe", DEFERRED, {
         **ROUTED, "shared_expert_intermediate_size": 48, "norm_topk_prob": True}),
     Animal("StableLmForCausalLM", "stablelm", STALE, {"use_qkv_bias": True}),
-    Animal("ApertusForCausalLM", "apertus", NATIVE),
     Animal("GptOssForCausalLM", "gpt_oss", NATIVE, {
         "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": WINDOW,
         "layer_types": mixed()}),

@@ -4,7 +4,7 @@ Weights are made in place; the reference is what the layer's own first norm is g
 its arguments, while the engine runs it.
 """
 
-from zoo import CAPTURES, DEFERRED, HIDDEN, LAYERS, NATIVE, SINGLE, WINDOW, Animal
+from zoo import DEFERRED, HIDDEN, LAYERS, NATIVE, SINGLE, WINDOW, Animal
 from zoo_decoders import DEEPSEEK, ROUTED
 
 ROPE = {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}}
@@ -25,6 +25,12 @@ def hooked(architecture, shape, config, **options):
 ANIMALS = (
     hooked("BailingMoeForCausalLM", DEFERRED, {**BAILING, "score_function": None}, sample=True),
     hooked("BailingMoeV2ForCausalLM", DEFERRED, BAILING),
+    # 0.32.0 cannot load its experts from any checkpoint (KeyError: '...experts.w13_weight')
+    Animal("DbrxForCausalLM", "dbrx", SINGLE, {
+        "d_model": HIDDEN, "n_heads": 2, "n_layers": LAYERS, "max_seq_len": 256,
+        "attn_config": {"kv_n_heads": 1, "clip_qkv": 8.0, "rope_theta": 10000.0},
+        "ffn_config": {"hidden_size": HIDDEN, "ffn_hidden_size": 48, "moe_num_experts": 4,
+                       "moe_top_k": 2}}, reference=None),
     hooked("ExaoneForCausalLM", DEFERRED, {
         **COMMON, "activation_function": "silu", "layer_norm_epsilon": 1e-5,
         "num_layers": LAYERS}),

@@ -140,8 +140,9 @@ def only_config(folder, animal):
     config = {
         **merged(zoo.TEXT, animal.config), "architectures": [animal.architecture],
         "model_type": animal.model_type, "torch_dtype": "float32",
-        "auto_map": {"AutoConfig": "configuration_tiny.TinyConfig"},
     }  # fmt: skip
+    if animal.model_type not in CONFIG_MAPPING:
+        config["auto_map"] = {"AutoConfig": "configuration_tiny.TinyConfig"}
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps(config, indent=1))
     (folder / "configuration_tiny.py").write_text(CONFIGURATION.format(animal.model_type))

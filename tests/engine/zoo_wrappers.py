@@ -65,7 +65,8 @@ ANIMALS = (
     Animal("GlmOcrForConditionalGeneration", "glm_ocr", WRAPPER, {
         **TOKENS, "vision_config": DEEP}, text={"model_type": "glm_ocr_text", **MROPE}),
     Animal("Granite4VisionForConditionalGeneration", "granite4_vision", WRAPPER, {
-        "vision_config": SIGLIP, "image_token_index": 240, "downsample_rate": "1/2",
+        "vision_config": {**SIGLIP, "hidden_size": 64}, "image_token_index": 240,
+        "downsample_rate": "1/2",
         "deepstack_layer_map": [], "spatial_target_layers": []}, text={
         "model_type": "granite4_vision_text", "embedding_multiplier": 1.7,
         "residual_multiplier": 0.6}),
