@@ -196,7 +196,7 @@ def test_a_diff_that_leads_out_is_refused(path: str) -> None:
 def test_a_series_fits_and_applies(written: Series) -> None:
     where = of_text("".join(LINES))
     assert written.patches == ("one",)
-    assert written.touched == {"one": frozenset({PATH})}
+    assert {edit[:2] for edit in written.edits} == {("one", PATH)}
     assert written.fits(where, [EDIT])
     assert written.apply(where, [EDIT]) == {PATH: RESULT.encode()}
 
@@ -273,7 +273,7 @@ def test_none_available_without_the_folder(monkeypatch: pytest.MonkeyPatch, tmp_
 def test_the_sums_name_the_same_files(version: str) -> None:
     found = pinned(version)
     assert found.before.keys() == found.after.keys()
-    assert set().union(*found.touched.values()) == found.before.keys()
+    assert {path for _, path, _ in found.edits} == found.before.keys()
 
 
 @pytest.mark.parametrize("version", PINNED)
