@@ -24,7 +24,6 @@ DIGEST = sha256(b"after")
 A = PatchedFile("vllm/a.py", sha256(b"before"), DIGEST, b"before", 0o644)
 B = PatchedFile("vllm/m/b.py", sha256(b""), DIGEST, b"", 0o444, "../cache/b.py")
 PLAIN = Receipt("0.1.0", "0.17.1+cu129", "vllm", ("Kimi", "Llama"), "series", ("one",), (A, B))
-TYPED = replace(PLAIN, model_types=(("Llama", "my_llama"),))
 STARTED = replace(
     PLAIN,
     files=(),
@@ -60,22 +59,12 @@ def refused(folder: Path, content: object) -> IntegrityError:
     return caught.value
 
 
-def test_model_types_are_kept_where_the_names_do_not_tell_them(tmp_path: Path) -> None:
-    assert parsed(TYPED)["model_types"] == {"Llama": "my_llama"}
-    assert parsed(TYPED)["schema"] == 2
-    assert "model_types" not in parsed(PLAIN)
-    refused(tmp_path, {**parsed(TYPED), "model_types": {"Llama": 1}})
-    refused(tmp_path, {**parsed(TYPED), "model_types": ["Llama"]})
-    refused(tmp_path, {**parsed(TYPED), "schema": 1})
-    refused(tmp_path, {**parsed(PLAIN), "schema": 2})
-
-
 def test_no_file_is_no_receipt(tmp_path: Path) -> None:
     assert load(tmp_path / RECEIPT) is None
     assert load(tmp_path / "gone" / RECEIPT) is None
 
 
-@pytest.mark.parametrize("receipt", [PLAIN, STARTED, TYPED])
+@pytest.mark.parametrize("receipt", [PLAIN, STARTED])
 def test_comes_back_as_it_was(tmp_path: Path, receipt: Receipt) -> None:
     assert load_bytes(tmp_path, dump(receipt)) == receipt
     assert dump(receipt) == dump(replace(receipt))
@@ -120,10 +109,10 @@ def test_garbled(tmp_path: Path, data: bytes) -> None:
 
 @pytest.mark.parametrize("version", ["9.1.0", 7, "\x1b[31m", None])
 def test_a_newer_tool_wrote_it(tmp_path: Path, version: object) -> None:
-    error = refused(tmp_path, {"schema": 3, "tool_version": version, "novelty": 1})
+    error = refused(tmp_path, {"schema": 2, "tool_version": version, "novelty": 1})
     assert "newer" in error.what
     assert ("9.1.0" if version == "9.1.0" else "of unknown number") in error.what
-    assert "schema 3" in error.what
+    assert "schema 2" in error.what
     assert error.next is not None
     assert "upgrade" in error.next
 

@@ -196,7 +196,7 @@ def test_a_diff_that_leads_out_is_refused(path: str) -> None:
 def test_a_series_fits_and_applies(written: Series) -> None:
     where = of_text("".join(LINES))
     assert written.patches == ("one",)
-    assert {edit[:2] for edit in written.edits} == {("one", PATH)}
+    assert written.edits == {("one", PATH, EDIT.call)}
     assert written.fits(where, [EDIT])
     assert written.apply(where, [EDIT]) == {PATH: RESULT.encode()}
 
@@ -325,3 +325,14 @@ def test_a_pinned_patch_is_not_taken_for_the_same_edit_of_another_target() -> No
     other = replace(own, arguments={"types": "glm4_moe"})
     assert pinned("0.17.1").fits(at, [own])
     assert not pinned("0.17.1").fits(at, [other])
+
+
+def test_the_pinned_list_of_model_types_is_not_taken_for_another_target() -> None:
+    """It is the one edit that Mistral3 needs in 0.17.1, in the same file as DeepSeek's."""
+    where = sources("0.17.1")
+    wanted = Request("Mistral3ForConditionalGeneration", "mistral", "MistralForCausalLM")
+    made = plan.make(where, [find(where, wanted, "0.17.1")], "0.17.1")
+    assert (made.source, [edit.arguments for edit in made.edits]) == (
+        "codemod",
+        [{"types": "mistral"}],
+    )

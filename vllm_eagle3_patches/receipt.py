@@ -21,7 +21,7 @@ from vllm_eagle3_patches.sources import sha256
 
 RECEIPT = "eagle3-patch.json"
 
-_SCHEMA = 2  # with `model_types`; without any it is written, and read, as 1
+_SCHEMA = 1
 _LARGEST = 64 << 20  # of one unpacked file: a garbled length must not fill the memory
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _VERSION = re.compile(r"[0-9A-Za-z.+!_-]{1,64}")
@@ -99,8 +99,6 @@ class Receipt:
         files: every file that differs from what was installed.
         pending: not empty while a run is unfinished. One entry is then the receipt as it was
             before that run, `files` is empty, and the rest describes what the run is about.
-        model_types: (architecture, model_type) of the targets whose type the name alone does not
-            tell: planning anew for several targets needs it.
     """
 
     tool_version: str
@@ -111,13 +109,11 @@ class Receipt:
     edits: tuple[str, ...]
     files: tuple[PatchedFile, ...]
     pending: tuple[Pending, ...] = ()
-    model_types: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         """Raises ValueError: text that cannot be printed, a path twice, no receipt in pending."""
         words = (self.tool_version, self.vllm_version, self.distribution)
-        types = [word for pair in self.model_types for word in pair]
-        for text in (*words, *self.targets, *self.edits, *types):
+        for text in (*words, *self.targets, *self.edits):
             if not text.isprintable():
                 raise ValueError(f"{text!a} holds characters that cannot be printed")
         if self.source not in ("series", "codemod"):
@@ -131,11 +127,7 @@ class Receipt:
 
 def dump(receipt: Receipt) -> bytes:
     """The file's content; the same bytes for equal receipts."""
-    content = {"schema": _SCHEMA if receipt.model_types else 1, **_row(receipt)}
-    if receipt.model_types:
-        content["model_types"] = dict(receipt.model_types)
-    else:
-        del content["model_types"]
+    content = {"schema": _SCHEMA, **_row(receipt)}
     content["files"] = [_row(file) for file in receipt.files]
     content["pending"] = [_row(entry) for entry in receipt.pending]
     return (json.dumps(content, indent=1, sort_keys=True) + "\n").encode()
@@ -174,12 +166,9 @@ def load(path: Path) -> Receipt | None:
 
 def _receipt(content: dict[str, object]) -> Receipt:
     """Raises ValueError or zlib.error: not what `dump` writes."""
-    schema = _value(content, "schema", int)
-    if not 1 <= schema <= _SCHEMA:
+    if _value(content, "schema", int) != _SCHEMA:
         raise ValueError("there is no such schema")
-    keys = {"schema", *(field.name for field in fields(Receipt))}
-    _exactly(content, keys if schema > 1 else keys - {"model_types"})
-    types = _value(content, "model_types", dict) if schema > 1 else {}
+    _exactly(content, {"schema", *(field.name for field in fields(Receipt))})
     return Receipt(
         tool_version=_value(content, "tool_version", str),
         vllm_version=_value(content, "vllm_version", str),
@@ -189,7 +178,6 @@ def _receipt(content: dict[str, object]) -> Receipt:
         edits=_texts(content, "edits"),
         files=_rows(content, "files", _patched_file),
         pending=_rows(content, "pending", _pending),
-        model_types=tuple((name, _value(types, name, str)) for name in types),
     )
 
 

@@ -13,25 +13,10 @@ from pathlib import Path
 
 from vllm_eagle3_patches.errors import RefusedError
 from vllm_eagle3_patches.gates.base import Edit
-from vllm_eagle3_patches.gates.model_type import MODEL_TYPES
 from vllm_eagle3_patches.sources import Sources, sha256
-from vllm_eagle3_patches.target import KIMI_K25
 
 BEFORE, AFTER = "SHA256SUMS.before", "SHA256SUMS.after"
 CALL = "X-Codemod: "  # the line of a patch's header that says what it was generated with
-
-
-# What the pinned edits of these names are about; for another target the same name means another
-# change to the same file.
-PINNED = {
-    "model-type": ("types", ",".join(MODEL_TYPES)),
-    "image-token": ("architecture", KIMI_K25),
-}
-
-
-def _is_pinned(edit: Edit) -> bool:
-    argument, value = PINNED.get(edit.name, ("", None))
-    return value is None or edit.arguments.get(argument) == value
 
 
 def folder() -> Path:
@@ -120,8 +105,6 @@ class Series:
         """Whether these edits are exactly what the series does to their files, byte for byte."""
         edits = list(edits)
         paths = {edit.path for edit in edits}
-        if not all(map(_is_pinned, edits)):
-            return False
         if not all(self.before.get(path) == sha256(sources.data(path)) for path in paths):
             return False
         wanted = {(edit.name, edit.path, edit.call) for edit in edits}

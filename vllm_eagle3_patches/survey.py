@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from vllm_eagle3_patches import plan, registry
+from vllm_eagle3_patches import model_types, plan, registry
 from vllm_eagle3_patches.errors import PatchError
 from vllm_eagle3_patches.gates import model_type
 from vllm_eagle3_patches.gates.base import Finding, State
@@ -115,7 +115,7 @@ def _refused(sources: Sources, entry: registry.Entry, what: str, where: str | No
 
 def _row(sources: Sources, entry: registry.Entry, version: str, patched: Patched | None) -> Row:
     name = entry.architecture
-    wanted = Request(name, MODEL_TYPES.get(name, UNKNOWN))
+    wanted = _asked(sources, Request(name, MODEL_TYPES.get(name)))
     target = find(sources, wanted, version)
     found = plan.findings(sources, target)
     row = Row(name, _kind(entry) or "", State.NATIVE, config=_by_config(target, found))
@@ -130,9 +130,9 @@ def _row(sources: Sources, entry: registry.Entry, version: str, patched: Patched
         edits = plan.edits_for(sources, target)
         paths.update(edit.path for edit in edits)
         if patched is not None and patched.paths.intersection(e.path for e in edits):
-            others = [other for other in patched.targets if other != name]
+            others = [o for o in patched.targets if Request.of_key(o).architecture != name]
             if not (closed := _still_closed(patched, wanted, version, row)):
-                config = tuple(c for c in row.config if name not in patched.targets)
+                config = tuple(c for c in row.config if name not in _names(patched))
                 rests = tuple(sorted(paths))
                 return replace(row, state=State.OPEN, config=config, rests_on=rests)
         targets = [target, *(_applied(sources, other, version) for other in others)]
@@ -170,5 +170,16 @@ def _still_closed(patched: Patched, wanted: Request, version: str, row: Row) -> 
     return _closed(plan.findings(current, find(current, wanted, version)), row)
 
 
-def _applied(sources: Sources, name: str, version: str) -> Target:
-    return find(sources, Request(name, MODEL_TYPES.get(name, UNKNOWN)), version)
+def _applied(sources: Sources, key: str, version: str) -> Target:
+    return find(sources, _asked(sources, Request.of_key(key)), version)
+
+
+def _names(patched: Patched) -> list[str]:
+    return [Request.of_key(key).architecture for key in patched.targets]
+
+
+def _asked(sources: Sources, wanted: Request) -> Request:
+    """The request, with a model_type that stands for one nobody can know without a config."""
+    if wanted.model_type or model_types.of_architecture(sources, wanted.architecture):
+        return wanted
+    return replace(wanted, model_type=UNKNOWN)

@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import environments
 import jobs
 import report
+import zoo_jobs
 from laboratory import Laboratory
 
 JOBS = {
@@ -21,7 +22,10 @@ JOBS = {
     "one_closed": jobs.one_closed,
     "compiled": jobs.compiled,
     "mutated": jobs.mutated,
+    "zoo_life": zoo_jobs.zoo_life,
+    "naive": zoo_jobs.naive,
 }
+SUBJECTS = {"mutated": "mutation", "zoo_life": "part", "naive": "mistake"}  # or the version
 
 
 def pytest_addoption(parser):
@@ -39,7 +43,11 @@ def pytest_generate_tests(metafunc):
     extracting = [
         (version, scenario["name"]) for version in patched for scenario in jobs.extracting(version)
     ]
+    parts = zoo_jobs.parts(everything)
+    zoo = [(part, name) for part, names in parts.items() for name in names]
     choices = {
+        "zoo": (("part", "architecture"), zoo),
+        "zoo parts": ("part", tuple(parts)),
         "patched": ("version", patched),
         "native": ("version", jobs.NATIVE),
         "any": ("version", (*patched, *jobs.NATIVE)),
@@ -80,7 +88,7 @@ def lab(request):
 
 
 def _job(fixture, params):
-    return fixture, params["mutation"] if fixture == "mutated" else params["version"]
+    return fixture, params[SUBJECTS.get(fixture, "version")]
 
 
 def _keep_results(session, laboratory):

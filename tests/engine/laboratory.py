@@ -50,7 +50,7 @@ class Laboratory:
         with self.lock:
             if not (folder / "reference.json").exists():
                 python = environments.python_of(environment)
-                self._python(python, [HERE / "reference.py", folder], version)
+                self.python(python, [HERE / "reference.py", folder], version)
         return folder
 
     def run(self, version, tree, scenarios):
@@ -64,7 +64,7 @@ class Laboratory:
         }
         python = environments.python_of(environments.environment_of(version))
         command = [HERE / "child.py", answers]
-        output = self._python(python, command, version, tree, json.dumps(request))
+        output = self.python(python, command, version, tree, json.dumps(request))
         text = answers.read_text()
         found = json.loads(text) if text else {}
         missing = [s["name"] for s in scenarios if s["name"] not in found.get("scenarios", {})]
@@ -73,7 +73,7 @@ class Laboratory:
         assert found["vllm"] == version
         return found["scenarios"]
 
-    def _python(self, python, command, version, tree=None, text=None):
+    def python(self, python, command, version, tree=None, text=None):
         state = self.folder / "state" / version
         settings = {
             "VLLM_MLA_DISABLE": "1", "VLLM_CPU_KVCACHE_SPACE": "1", "OMP_NUM_THREADS": "1",

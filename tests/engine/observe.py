@@ -73,6 +73,61 @@ class StateObserver:
         }
 
 
+class FirstNorms:
+    """The residual stream of each layer, as the first norm that runs in it is given it.
+
+    A norm of vLLM adds its arguments before anything else; so what it is given is what the layer
+    takes for its residual, however the decoder passed it on. Read from the run alone.
+    """
+
+    def __init__(self, model, count):
+        import torch
+
+        found = [
+            (name, m)
+            for name, m in model.named_modules()
+            if isinstance(m, torch.nn.ModuleList) and len(m) == count and m[0].children()
+            and name.rsplit(".", 1)[-1] in ("layers", "h", "blocks")
+        ]  # fmt: skip
+        (name, layers), *more = found
+        assert not more, found
+        holder = model.get_submodule(name.rpartition(".")[0])
+        self.states, self.open = {}, None
+        for index, layer in enumerate(layers):
+            layer.register_forward_pre_hook(self._enter(index))
+            layer.register_forward_hook(self._leave)
+            for part in layer.modules():
+                if type(part).__name__.endswith("Norm"):
+                    part.register_forward_pre_hook(self._norm, with_kwargs=True)
+        for _, part in holder.named_children():
+            if type(part).__name__.endswith("Norm"):
+                part.register_forward_pre_hook(self._last(count), with_kwargs=True)
+
+    def _enter(self, index):
+        def hook(layer, args):
+            self.open = index
+
+        return hook
+
+    def _leave(self, layer, args, output):
+        assert self.open is None, "a layer without a norm"
+
+    def _norm(self, norm, args, kwargs):
+        if self.open is not None:
+            self.states[self.open] = self._sum(args, kwargs)
+            self.open = None
+
+    def _last(self, index):
+        def hook(norm, args, kwargs):
+            self.states[index] = self._sum(args, kwargs)
+
+        return hook
+
+    @staticmethod
+    def _sum(args, kwargs):
+        return sum(t.clone() for t in (*args, *kwargs.values()) if t is not None)
+
+
 class LogitsDigest:
     """One hash over the bytes of all logits that the engine computed."""
 

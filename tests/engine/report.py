@@ -10,6 +10,7 @@ from pathlib import Path
 
 import environments
 import jobs
+import zoo_jobs
 
 HEAD = """\
 # Proof on the real engine
@@ -25,6 +26,13 @@ passed: real vLLM on the CPU with tiny models of random weight, patched by the p
   k, over every forward of the run.
 - **reference**: largest difference from the state that transformers computes from the same weights,
   relative to the largest value there.
+"""
+
+ZOO = """\
+Tiny models of random weight, several opened in one installation. The drafter is given the state of
+every layer; its weights are random too, so that next to nothing is accepted and every draft is
+taken back. Difference as above, the worst of all layers; *hooks* where transformers has no such
+model: what the first norm in a layer is given while the engine runs.
 """
 
 
@@ -131,6 +139,25 @@ def mutations(results):
     return table(["mistake", "layer ids", "tokens", "accepted", "stream", "reference"], rows)
 
 
+def zoo(results):
+    rows = [
+        [name, f["shape"], f["reference"], f"{f['difference']:.1e}",
+         f"{f['accepted']} of {f['drafts']}", "equal" if f["lossless"] else "DIFFER"]
+        for name, f in zoo_jobs.figures(results).items()
+    ]  # fmt: skip
+    head = ["architecture", "shape", "reference", "difference", "accepted", "tokens"]
+    return table(head, rows)
+
+
+def naive(results):
+    rows = [
+        [name, architecture, "equal" if answer["lossless"] else "differ",
+         f"{max(answer['reference'].values()):.1f}"]
+        for name, answers in of("naive", results) for architecture, answer in answers.items()
+    ]  # fmt: skip
+    return table(["mistake", "architecture", "tokens", "reference"], rows)
+
+
 def of(kind, results):
     for name, result in results.items():
         if name.split(" ", 1)[0] == kind:
@@ -154,6 +181,11 @@ def text(found):
         f"## Mistakes put into the patch of {jobs.MUTATED} on purpose\n",
         "Each fails the checks on the states. None changes a token.\n",
         mutations(results),
+        f"## Other architectures, on {zoo_jobs.zoo.VERSION}\n",
+        ZOO,
+        zoo(results),
+        "With a mistake put in on purpose:\n",
+        naive(results),
     ]
     return "\n".join(parts)
 
@@ -162,9 +194,15 @@ def main():
     kept = environments.cache() / "results.json"
     if not kept.exists():
         sys.exit("no results of a green run: run `make engine` first")
-    report = text(json.loads(kept.read_text()))
+    found = json.loads(kept.read_text())
+    report, figures = text(found), zoo_jobs.figures(found["results"])
     if len(sys.argv) > 1:
-        Path(sys.argv[1]).write_text(report)
+        page = Path(sys.argv[1])
+        page.write_text(report)
+        if set(figures) == set(zoo_jobs.ZOO):  # of the long run
+            data = page.parent / "supported" / f"engine-{zoo_jobs.zoo.VERSION}.json"
+            data.parent.mkdir(exist_ok=True)
+            data.write_text(json.dumps(figures, indent=1) + "\n")
     print(report)
 
 
