@@ -105,8 +105,8 @@ def test_target_the_gates_do_not_know(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, mha: str
 ) -> None:
     """The findings are told all the same; the gates decide the code."""
-    config = with_settings(LLAMA31_8B, architectures=["BloomForCausalLM"], model_type="bloom")
-    model = str(write_model(tmp_path / "bloom", config))
+    config = with_settings(LLAMA31_8B, architectures=["OuroForCausalLM"], model_type="ouro")
+    model = str(write_model(tmp_path / "ouro", config))
     code, facts = answer(capsys, "0.18.0", "--model", model, "--drafter", mha)
     assert code == 3
     assert any(f["class"] == "aux-shape" for f in facts["findings"])
