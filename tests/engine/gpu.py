@@ -4,7 +4,9 @@
 
 SITE is a folder with a stock vLLM and its dist-info, as `pip install --target SITE` leaves it; it
 is only read. The interpreter must have what that vLLM needs, transformers with the models, libcst
-and unidiff; `--path` adds a folder to its path. FIGURES.json is written anew after every job.
+and unidiff; `--path` adds a folder to its path. With `--exact` Triton's kernels multiply in
+float32, as they do not by default on such a card. FIGURES.json is written anew after every job;
+what does not hold is printed at the end, and the exit code is 1.
 
 For each target: `apply` on a copy of SITE, boots in each mode without and with a drafter, the
 drafter's states against transformers, `revert`, and the copy against SITE byte for byte. From
@@ -23,7 +25,9 @@ import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
+import gpu_checks
 import gpu_child
+import gpu_compare
 import gpu_models
 import torch
 
@@ -47,7 +51,7 @@ class Bench:
         self.end = time.time() + arguments.seconds
         self.results = {
             "prompts": len(gpu_models.PROMPTS), "tokens_each": gpu_child.TOKENS,
-            "trees": {}, "jobs": {},
+            "exact": arguments.exact, "trees": {}, "jobs": {},
         }  # fmt: skip
         self.references = {}
 
@@ -70,7 +74,9 @@ class Bench:
         program = [sys.executable, "-m", "vllm_eagle3_patches", command, "--json"]
         options = ["--site-packages", str(tree), "--model", architecture]
         environment = {**os.environ, "PYTHONPATH": self.search(HERE.parent.parent)}
-        done = subprocess.run([*program, *options], capture_output=True, text=True, env=environment)
+        done = subprocess.run(
+            [*program, *options], capture_output=True, text=True, env=environment, cwd=self.work
+        )
         assert done.stdout, f"{command} said nothing\n{done.stderr}"
         said = json.loads(done.stdout)
         states = {g["gate"]: g["state"] for g in said["gates"]}
@@ -119,6 +125,8 @@ class Bench:
             "TORCHINDUCTOR_COMPILE_THREADS": 1, "TORCHINDUCTOR_CACHE_DIR": cache / "inductor",
             "VLLM_CACHE_ROOT": cache / "vllm", "VLLM_CONFIG_ROOT": cache / "config",
         }  # fmt: skip
+        if self.results["exact"]:
+            settings["TRITON_F32_DEFAULT"] = "ieee"
         answers = folder / "answers.json"
         with (folder / "log").open("w") as log:
             try:
@@ -150,48 +158,14 @@ class Bench:
 
     def judged(self, target, found):
         """The comparisons of one job, made here, where there is no vLLM."""
-        boots, folder = found["boots"], found.get("folder")
+        boots, folder, reference = found["boots"], found.get("folder"), self.references[target]
         drafted, plain = boots.get("drafted", {}), boots.get("plain", {})
         if "tokens" in drafted and "tokens" in plain:
-            found["lossless"] = self.lossless(target, plain["tokens"], drafted["tokens"])
+            found["lossless"] = gpu_compare.tokens(reference, plain["tokens"], drafted["tokens"])
         if "probed" in drafted:
             states = Path(folder) / "states.safetensors"
-            found["reference"] = self.compared(target, drafted["probed"], states)
+            found["reference"] = gpu_compare.states(reference, drafted["probed"], states)
         return found
-
-    def lossless(self, target, plain, drafted):
-        """How many prompts are continued alike; where not, how close the two best words were."""
-        gaps = []
-        for prompt, one, other in zip(gpu_models.PROMPTS, plain, drafted, strict=True):
-            if one != other:
-                at = next(n for n, (a, b) in enumerate(zip(one, other, strict=True)) if a != b)
-                _, logits = self.references[target](prompt + one[:at])
-                best = logits[-1].topk(2).values
-                gaps.append({"at": at, "gap": (best[0] - best[1]).item(), "best": best[0].item()})
-        return {"equal": len(plain) - len(gaps), "of": len(plain), "gaps": gaps}
-
-    def compared(self, target, probed, path):
-        """Largest relative difference of what the drafter was given, by layer id."""
-        from safetensors.torch import load_file
-
-        words = gpu_models.PROBE + probed
-        expected, _ = self.references[target](words)
-        scale = expected.abs().amax(dim=(1, 2))
-        kept, count = load_file(path), len(gpu_models.LAYER_IDS)
-        worst = {"prefill": [0.0] * count, "decode": [0.0] * count}
-        rows = {"prefill": 0, "decode": 0}
-        for step in sorted({int(key.split(".")[0]) for key in kept}):
-            given, positions = kept[f"{step}.words"].tolist(), kept[f"{step}.positions"].tolist()
-            kind = "prefill" if positions[0] == 0 else "decode"
-            states = kept[f"{step}.states"].unflatten(1, (count, -1))
-            for row, (word, position) in enumerate(zip(given, positions, strict=True)):
-                if position >= len(words) or words[position] != word:
-                    break  # a draft that was not taken; nor is what follows it
-                errors = (states[row] - expected[:, position]).abs().amax(-1) / scale
-                pairs = zip(worst[kind], errors.tolist(), strict=True)
-                worst[kind] = [max(a, b) for a, b in pairs]
-                rows[kind] += 1
-        return {"worst": worst, "rows": rows}
 
     def prepared(self):
         started = time.time()
@@ -223,6 +197,7 @@ class Bench:
         self.crosswise()
         self.reverted()
         self.save()
+        return gpu_checks.failures(self.results)
 
     def crosswise(self):
         """Off, the opened file against the stock one; naive, the tokens against none drafted."""
@@ -233,12 +208,13 @@ class Bench:
             off = stock.get("boots", {}).get("plain", {})
             if "tokens" in plain and "tokens" in off:
                 files = [Path(job["folder"]) / "graph.py" for job in (stock, found)]
-                found["off"] = difference(*(file.read_text() for file in files))
+                texts = [file.read_text() if file.exists() else "" for file in files]
+                found["off"] = gpu_compare.graphs(*texts)
                 found["off"]["same_tokens"] = plain["tokens"] == off["tokens"]
             drafted = naive.get("boots", {}).get("drafted", {})
             if "tokens" in plain and "tokens" in drafted:
-                told = self.lossless(name.split()[0], plain["tokens"], drafted["tokens"])
-                naive["lossless"] = told
+                reference, both = self.references[name.split()[0]], (plain, drafted)
+                naive["lossless"] = gpu_compare.tokens(reference, *(b["tokens"] for b in both))
 
     def reverted(self):
         for name, told in self.results["trees"].items():
@@ -267,14 +243,6 @@ def digest(tree):
             bits = hashlib.sha256(path.read_bytes()).hexdigest()
             total.update(f"{path.relative_to(tree)} {path.stat().st_mode:o} {bits}\n".encode())
     return total.hexdigest()
-
-
-def difference(stock, patched):
-    """Lines, and those that differ; notes on the place in the source file are no code."""
-    one, other = ([line for line in text.splitlines() if not line.lstrip().startswith("# File:")]
-                  for text in (stock, patched))  # fmt: skip
-    unequal = sum(a != b for a, b in zip(one, other, strict=False)) + abs(len(one) - len(other))
-    return {"lines": len(one), "differ": unequal}
 
 
 def summary(name, found):
@@ -309,10 +277,13 @@ def main():
     parser.add_argument("--modes", default=",".join(MODES))
     parser.add_argument("--workers", type=int, default=12)
     parser.add_argument("--seconds", type=float, default=1800, help="no job runs longer than this")
-    parser.add_argument("--cpu", action="store_true", help="to try this without a GPU: E1 and G1")
+    parser.add_argument("--exact", action="store_true", help="no TF32 in Triton's kernels")
+    parser.add_argument("--cpu", action="store_true", help="to try it without a GPU: --modes E1")
     arguments = parser.parse_args()
     torch.set_num_threads(2)
-    Bench(arguments).all(arguments.workers)
+    failures = Bench(arguments).all(arguments.workers)
+    print(*failures, sep="\n")
+    sys.exit(bool(failures))
 
 
 if __name__ == "__main__":

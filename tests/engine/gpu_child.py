@@ -8,6 +8,7 @@ drafter is given, "options": more for the engine}. The model runner of vLLM is c
 environment, before this starts.
 """
 
+import contextlib
 import gc
 import inspect
 import json
@@ -158,7 +159,9 @@ def generate(llm, prompts, tokens):
 
 def run(request, name):
     started = time.time()
-    llm = boot(request, name == "drafted")
+    watched = name == "plain" and request["mode"] == "graphs"
+    with kept_graphs(Path(request["graph"])) if watched else contextlib.nullcontext():
+        llm = boot(request, name == "drafted")
     answer = {"init_seconds": round(time.time() - started, 1)}
     runner = runner_of(llm)
     answer["runner"] = f"{type(runner).__module__}.{type(runner).__qualname__}"
@@ -170,8 +173,6 @@ def run(request, name):
     before = counters(llm)
     answer["tokens"] = generate(llm, request["prompts"], TOKENS)
     answer["counters"] = {k: v - before.get(k, 0) for k, v in counters(llm).items()}
-    if name == "plain" and request["mode"] == "graphs":
-        answer["graph_files"] = keep_graph(Path(request["graph"]))
     if given:
         given.steps = []
         answer["probed"] = generate(llm, [request["probe"]], PROBED)[0]
@@ -192,13 +193,23 @@ def graph_counts(llm):
     return {"mode": str(mode), **{k: v for k, v in counted.items() if v}}
 
 
-def keep_graph(path):
-    """The graph that Dynamo made of the model; vLLM leaves it beside its compile cache."""
-    from vllm import envs
+@contextlib.contextmanager
+def kept_graphs(path):
+    """Writes each graph that Dynamo hands to vLLM's backend meanwhile, as code."""
+    from vllm.compilation.backends import VllmBackend
 
-    found = sorted(Path(envs.VLLM_CACHE_ROOT).rglob("computation_graph.py"))
-    path.write_text("\n".join(file.read_text() for file in found))
-    return len(found)
+    original = VllmBackend.__call__
+
+    def call(self, graph, example_inputs):
+        with path.open("a") as file:
+            file.write(graph.print_readable(print_output=False) + "\n")
+        return original(self, graph, example_inputs)
+
+    VllmBackend.__call__ = call
+    try:
+        yield
+    finally:
+        VllmBackend.__call__ = original
 
 
 def clean_up():

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import environments
+import gpu_report
 import jobs
 
 HEAD = """\
@@ -154,6 +155,7 @@ def text(found):
         f"## Mistakes put into the patch of {jobs.MUTATED} on purpose\n",
         "Each fails the checks on the states. None changes a token.\n",
         mutations(results),
+        gpu_report.section(json.loads(gpu_report.KEPT.read_text())),
     ]
     return "\n".join(parts)
 
