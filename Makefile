@@ -27,6 +27,7 @@ patches: setup
 
 docs: setup
 	$(PYTHON) tools/make_docs.py
+	$(PYTHON) tools/make_supported.py --survey
 
 bench: setup
 	$(PYTHON) benchmarks/bench.py

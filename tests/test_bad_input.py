@@ -542,7 +542,7 @@ def test_a_garbled_receipt(site: Path, how: str) -> None:
 
 
 def test_a_receipt_of_a_newer_tool(site: Path) -> None:
-    with_receipt(site, lambda content: content.update(schema=2, tool_version="9.1"))
+    with_receipt(site, lambda content: content.update(schema=3, tool_version="9.1"))
     for command in ALL:
         said = ("newer", "9.1", str(info_of(site) / RECEIPT), "upgrade vllm-eagle3-patches")
         refused(4, *said, command=command, site=site)

@@ -12,7 +12,16 @@ from vllm_eagle3_patches import plan
 
 ROOT = Path(__file__).parent.parent
 PATCHES = sorted((ROOT / "patches").glob("*/*.patch"))
-FIELDS = ("Description", "Origin", "Bug", "Applied-Upstream", "Last-Update", "X-Gate", "X-vLLM")
+FIELDS = (
+    "Description",
+    "Origin",
+    "Bug",
+    "Applied-Upstream",
+    "Last-Update",
+    "X-Gate",
+    "X-Codemod",
+    "X-vLLM",
+)
 
 
 def header(patch: Path) -> dict[str, str]:

@@ -25,11 +25,13 @@ from real import (
 )
 
 from vllm_eagle3_patches import plan
+from vllm_eagle3_patches import target as targets
 from vllm_eagle3_patches.errors import RefusedError
 from vllm_eagle3_patches.gates import NAMES
 from vllm_eagle3_patches.gates.base import State
 from vllm_eagle3_patches.plan import Plan
 from vllm_eagle3_patches.sources import BOM, Sources
+from vllm_eagle3_patches.target import Request
 
 
 def changed(version: str, *paths: str) -> Sources:
@@ -61,6 +63,17 @@ def test_other_bytes_go_through_the_codemods() -> None:
     assert result.after == {
         path: data + b"# fork\n" * (path == DEEPSEEK_FILE) for path, data in pinned.after.items()
     }
+
+
+def test_a_series_for_another_model_type_is_not_taken() -> None:
+    """The edits have the names and files of the pinned ones, and add another type to the list."""
+    wanted = targets.find(sources("0.17.1"), Request(DEEPSEEK, "my_deepseek"), "")
+    result = plan.make(sources("0.17.1"), [wanted], "0.17.1")
+    assert result.source == "codemod"
+    assert b'"my_deepseek",' in result.after[CONFIG]
+    pinned = made(sources("0.17.1"), DEEPSEEK)
+    assert pinned.source == "series"
+    assert result.after[DEEPSEEK_FILE] == pinned.after[DEEPSEEK_FILE]
 
 
 def test_a_byte_order_mark_and_windows_line_ends_are_kept() -> None:

@@ -1,4 +1,5 @@
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from vllm_eagle3_patches.errors import RefusedError
 from vllm_eagle3_patches.gates.base import Edit
 from vllm_eagle3_patches.series import Series, parse_sums, patched, safe
 from vllm_eagle3_patches.sources import Sources, sha256
+from vllm_eagle3_patches.target import Request, find
 
 PINNED = [version for version in CLOSED if version != "0.10.1"]
 PATH = "vllm/a.py"
@@ -28,6 +30,7 @@ EDIT = Edit("one", "interface", PATH, ("A",), "interface")
 LINES = [f"line {number}\n" for number in range(1, 21)]
 DIFF = f"""\
 Description: what it does
+X-Codemod: {EDIT.call}
 ---
 --- a/{PATH}
 +++ b/{PATH}
@@ -69,6 +72,20 @@ def written(tmp_path: Path) -> Series:
     (tmp_path / series.BEFORE).write_text(f"{before}  {PATH}\n")
     (tmp_path / series.AFTER).write_text(f"{sha256(RESULT.encode())}  {PATH}\n")
     return Series("9.9.9", tmp_path)
+
+
+@pytest.mark.parametrize("version", ["0.11.2", "0.15.1", "0.17.1"])
+def test_another_targets_edit_of_the_same_name_is_not_the_pinned_one(version: str) -> None:
+    """Llama lacks nothing but its config's model_type in the list; the pinned patch of that list
+    adds DeepSeek's and Kimi's."""
+    where = sources(version)
+    llama = find(where, Request("LlamaForCausalLM", "some_other"), version)
+    wanted = plan.edits_for(where, llama)
+    assert [edit.name for edit in wanted] == ["model-type"]
+    assert series.find(where, wanted, version) is None
+    made = plan.make(where, [llama], version)
+    assert made.source == "codemod"
+    assert b'"some_other"' in made.after["vllm/config/speculative.py"]
 
 
 # paths
@@ -179,7 +196,7 @@ def test_a_diff_that_leads_out_is_refused(path: str) -> None:
 def test_a_series_fits_and_applies(written: Series) -> None:
     where = of_text("".join(LINES))
     assert written.patches == ("one",)
-    assert written.touched == {"one": frozenset({PATH})}
+    assert written.edits == {("one", PATH, EDIT.call)}
     assert written.fits(where, [EDIT])
     assert written.apply(where, [EDIT]) == {PATH: RESULT.encode()}
 
@@ -256,7 +273,7 @@ def test_none_available_without_the_folder(monkeypatch: pytest.MonkeyPatch, tmp_
 def test_the_sums_name_the_same_files(version: str) -> None:
     found = pinned(version)
     assert found.before.keys() == found.after.keys()
-    assert set().union(*found.touched.values()) == found.before.keys()
+    assert {path for _, path, _ in found.edits} == found.before.keys()
 
 
 @pytest.mark.parametrize("version", PINNED)
@@ -299,3 +316,23 @@ def test_a_shipped_patch_that_was_tampered_with_is_refused(tmp_path: Path) -> No
     patch.write_text(swap(patch.read_text(), "+        return (2, ", "+        return (3, "))
     with pytest.raises(RefusedError, match="pinned hash"):
         Series("0.17.1", folder).apply(sources("0.17.1"), edits("0.17.1"))
+
+
+def test_a_pinned_patch_is_not_taken_for_the_same_edit_of_another_target() -> None:
+    """The list of model types is one file and one edit for all, but not one text."""
+    at = sources("0.17.1")
+    (own,) = [edit for edit in edits("0.17.1") if edit.name == "model-type"]
+    other = replace(own, arguments={"types": "glm4_moe"})
+    assert pinned("0.17.1").fits(at, [own])
+    assert not pinned("0.17.1").fits(at, [other])
+
+
+def test_the_pinned_list_of_model_types_is_not_taken_for_another_target() -> None:
+    """It is the one edit that Mistral3 needs in 0.17.1, in the same file as DeepSeek's."""
+    where = sources("0.17.1")
+    wanted = Request("Mistral3ForConditionalGeneration", "mistral", "MistralForCausalLM")
+    made = plan.make(where, [find(where, wanted, "0.17.1")], "0.17.1")
+    assert (made.source, [edit.arguments for edit in made.edits]) == (
+        "codemod",
+        [{"types": "mistral"}],
+    )

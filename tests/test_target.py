@@ -50,6 +50,16 @@ def test_an_architecture_by_name(name: str, model_type: str | None) -> None:
           "text_config": {"model_type": "kimi_k2"}}, Request(KIMI, "kimi_k2")),
         ({"architectures": [KIMI, DEEPSEEK], "model_type": "kimi_k25"}, Request(KIMI, "kimi_k25")),
         ({"architectures": [DEEPSEEK]}, Request(DEEPSEEK, None)),
+        ({"architectures": ["InternVLChatModel"], "model_type": "internvl_chat",
+          "llm_config": {"model_type": "qwen2"}}, Request("InternVLChatModel", "qwen2")),
+        ({"architectures": ["DeepseekVLV2ForCausalLM"], "model_type": "deepseek_vl_v2",
+          "language_config": {"model_type": "deepseek_v2"}},
+         Request("DeepseekVLV2ForCausalLM", "deepseek_v2")),
+        ({"architectures": ["Qwen2_5OmniModel"], "model_type": "qwen2_5_omni",
+          "thinker_config": {"text_config": {"model_type": "qwen2_5_omni_text"}}},
+         Request("Qwen2_5OmniModel", "qwen2_5_omni_text")),
+        ({"architectures": ["Qwen2VLForConditionalGeneration"], "model_type": "qwen2_vl"},
+         Request("Qwen2VLForConditionalGeneration", "qwen2_vl_text")),
         ({"architectures": [DEEPSEEK], "model_type": 3}, Request(DEEPSEEK, None)),
         ({"architectures": [DEEPSEEK], "text_config": "x", "model_type": "deepseek_v3"},
          Request(DEEPSEEK, "deepseek_v3")),
@@ -191,3 +201,22 @@ def test_every_target_of_our_own_is_in_the_latest_registry() -> None:
     entries = registry.read(sources("0.32.0"))
     assert target.MODEL_TYPES.keys() <= entries.keys()
     assert set(target.ARCHITECTURES.values()) == target.MODEL_TYPES.keys()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "key"),
+    [
+        (Request(KIMI, "kimi_k2"), KIMI),
+        (Request(DEEPSEEK, "deepseek_v3"), DEEPSEEK),
+        (Request("Glm4MoeForCausalLM", None), "Glm4MoeForCausalLM"),
+        (Request("Glm4MoeForCausalLM", "glm4_moe"), "Glm4MoeForCausalLM:glm4_moe"),
+        (Request(DEEPSEEK, "my_deepseek"), f"{DEEPSEEK}:my_deepseek"),
+        (Request("InternVLChatModel", "qwen2", "Qwen2ForCausalLM"),
+         "InternVLChatModel:qwen2:Qwen2ForCausalLM"),
+        (Request("InternVLChatModel", None, "Qwen2ForCausalLM"),
+         "InternVLChatModel::Qwen2ForCausalLM"),
+    ],
+)  # fmt: skip
+def test_a_receipt_can_name_and_find_it_again(wanted: Request, key: str) -> None:
+    assert wanted.key == key
+    assert Request.of_key(key) == wanted

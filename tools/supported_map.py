@@ -17,6 +17,7 @@ LEGEND = {
     "refused": "refused, with a reason",
     "absent": "not in this release",
 }
+WORDS = {"closed": "opens"}
 STYLE = """
 text { font: 9px system-ui, 'Segoe UI', 'DejaVu Sans', sans-serif; fill: #24292f }
 .title { font-size: 15px; font-weight: 600 }
@@ -39,7 +40,7 @@ def picture(data: Data, engine: Collection[str]) -> str:
     for group, name in everything(data):
         if group != kind:
             kind = group
-            rows.append((f"{group} models", None))
+            rows.append((f"{group.capitalize()} models", None))
         rows.append((name, group))
     height = -(-len(rows) // BLOCKS)
     step = NAME + CELL * len(data) + GAP
@@ -75,7 +76,7 @@ def _cell(x: float, y: float, facts: Mapping[str, Any] | None, label: str, shown
     w, h = CELL - 2, ROW - 2
     if facts is None:
         return f'<rect class="absent" x="{x:g}" y="{y:g}" width="{w}" height="{h}"/>'
-    state = {"closed": "opens"}.get(facts["state"], facts["state"])
+    state = WORDS.get(facts["state"], facts["state"])
     rect = f'<rect class="{state}" x="{x:g}" y="{y:g}" width="{w}" height="{h}">'
     rect += f"<title>{label}: {state}</title></rect>"
     if state == "refused":
@@ -101,6 +102,8 @@ def _legend(engine: bool) -> str:
         parts.append(_cell(x, 38, samples[key], words, False))
         parts.append(f'<text class="note" x="{x + 18:g}" y="47">{words}</text>')
         x += 36 + 5.3 * len(words)
+    words = "…LM is ForCausalLM, …CondGen is ForConditionalGeneration"
+    parts.append(f'<text class="note" x="16" y="64">{words}</text>')
     if engine:
         parts.append(_cell(x, 38, samples["opens"], "proved on the engine", True))
         parts.append(f'<text class="note" x="{x + 18:g}" y="47">proved on the engine</text>')

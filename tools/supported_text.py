@@ -19,8 +19,10 @@ Made by `make docs` from the real sources of each release (`tools/make_supported
 - **native**: this vLLM has EAGLE-3 for it; nothing is written.
 - **opens**: `apply --model NAME` makes it work, and the proofs hold: the edited files compile,
   nothing beside the named classes changed, a second run changes nothing, and every gate passes.
-- **+ config**: the config names the language model. The wrapper is native, or opens, by its name;
-  for the language model inside it give `--model DIR`, a folder with `config.json`.
+- **native, claimed**: upstream's class claims it, and this tool could not read its decoder to see
+  for itself (the models that vLLM runs with the code of transformers, above all).
+- **+ config**: the config names the language model. The wrapper is native, or opens; the rest
+  depends on the language model, which is an architecture of this table too.
 - **refused**: nothing is written; the number is the reason below.
 - `-`: this release does not have it.
 
@@ -41,9 +43,9 @@ def everything(data: Data) -> list[tuple[str, str]]:
 
 
 def reason(facts: Mapping[str, Any]) -> str:
-    """Why, without the name of the class it was said of."""
+    """Why, without the name of the class it was said of, and without places in files."""
     said = re.sub(r"^(not read: )?\w+(: | (?=holds|makes|does|runs))", "", facts["detail"])
-    return str(said)
+    return re.sub(r" \(vllm/[^)]*\)$", "", str(said)).rstrip(":")
 
 
 def page(data: Data, engine: Collection[str]) -> str:
@@ -101,4 +103,6 @@ def _cell(facts: Mapping[str, Any] | None, numbers: Mapping[str, int]) -> str:
     if facts["state"] == "refused":
         return f"refused ({numbers[reason(facts)]})"
     word = "native" if facts["state"] == "native" else "opens"
+    if facts.get("claimed"):
+        word += ", claimed"
     return f"{word} + config" if "language-model" in facts.get("config", ()) else word

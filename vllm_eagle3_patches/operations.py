@@ -17,7 +17,7 @@ from vllm_eagle3_patches.installation import Installation
 from vllm_eagle3_patches.interruption import interrupted
 from vllm_eagle3_patches.receipt import RECEIPT, PatchedFile, Receipt, load
 from vllm_eagle3_patches.sources import Sources, sha256
-from vllm_eagle3_patches.target import MODEL_TYPES, Request, Target, find
+from vllm_eagle3_patches.target import Request, Target, find
 
 
 @dataclass(frozen=True)
@@ -147,12 +147,17 @@ def check(installation: Installation, wanted: Request, *, allow_modified: bool =
 
 
 def _targets(
-    pristine: Sources, names: Iterable[str], wanted: Request | None, version: str
+    pristine: Sources,
+    names: Iterable[str],
+    wanted: Request | None,
+    version: str,
 ) -> list[Target]:
-    requests = {name: Request(name, MODEL_TYPES.get(name)) for name in names}
+    """Those a receipt names and the one asked for, each once."""
+    requests = [Request.of_key(name) for name in names]
     if wanted is not None:
-        requests[wanted.architecture] = wanted
-    return [find(pristine, requests[name], version) for name in sorted(requests)]
+        requests.append(wanted)
+    found = [find(pristine, request, version) for request in requests]
+    return list({target.request.key: target for target in found}.values())
 
 
 @dataclass(frozen=True)
@@ -211,7 +216,7 @@ def _desired(
             __version__,
             installation.version,
             installation.distribution,
-            tuple(target.architecture for target in targets),
+            tuple(sorted(target.request.key for target in targets)),
             "series" if made.source == "series" else "codemod",
             tuple(sorted({edit.name for edit in made.edits})),
             tuple(files),
@@ -235,7 +240,7 @@ def apply(
     """
     from vllm_eagle3_patches.transaction import Transaction  # `check` does without it
 
-    request = Request(wanted.architecture, wanted.model_type)
+    request = wanted.request if isinstance(wanted, Target) else wanted
     notes: list[str] = []
     if dry_run:
         left = interrupted(installation)
@@ -272,6 +277,22 @@ def _applied(installation: Installation) -> tuple[str, ...]:
     return receipt.targets if receipt else ()
 
 
+def _meant(installation: Installation, receipt: Receipt, wanted: Request) -> tuple[str, ...]:
+    """The receipt's targets that a request means: itself, else those of its architecture that do
+    not have another language model."""
+    same = [n for n in receipt.targets if Request.of_key(n).architecture == wanted.architecture]
+    if not same or wanted.config is None:
+        return tuple(same)
+    try:
+        pristine = _pristine(installation, receipt)
+        exact = find(pristine, wanted, installation.version).request
+    except PatchError:
+        return tuple(same)
+    if exact.key in same:
+        return (exact.key,)
+    return tuple(n for n in same if Request.of_key(n).language in (None, exact.language))
+
+
 def revert(
     installation: Installation, wanted: Request | None = None, *, force: bool = False
 ) -> Report:
@@ -298,9 +319,10 @@ def revert(
         changed_by_others = integrity.disagreeing(installation, receipt)
         if changed_by_others and not force:
             raise integrity.disagreement(installation, changed_by_others)
-        if wanted is not None and wanted.architecture not in receipt.targets:
+        going = receipt.targets if wanted is None else _meant(installation, receipt, wanted)
+        if wanted is not None and not going:
             return Report("patched", notes=(*notes, f"{wanted.architecture} is not applied"))
-        rest = [n for n in receipt.targets if wanted is not None and n != wanted.architecture]
+        rest = [name for name in receipt.targets if name not in going]
         if rest and not changed_by_others:
             want = _desired(installation, None, rest, NAMES, True)
             changed = transaction.commit(want.contents, want.receipt, expected=want.expected)

@@ -112,7 +112,7 @@ def make(
 
     edits: list[Edit] = []
     for gate in (g for g in GATES if g.NAME in gates):
-        for target in sorted(targets, key=lambda t: t.architecture):
+        for target in sorted(targets, key=lambda t: t.request.key):
             finding = _inspect(gate, sources, target)
             if finding.state is State.REFUSED:
                 raise _refusal(finding)
@@ -151,10 +151,10 @@ def _edited(path: str, before: bytes, edits: tuple[Edit, ...]) -> bytes:
 
 def _gates_hold(sources: Sources, targets: Iterable[Target], gates: Collection[str]) -> None:
     """Every gate asked for passes on the new bytes; the classes are looked up in them again."""
-    from vllm_eagle3_patches.target import Request, find
+    from vllm_eagle3_patches.target import find
 
     for target in targets:
-        again = find(sources, Request(target.architecture, target.model_type), "")
+        again = find(sources, target.request, "")
         for gate in (g for g in GATES if g.NAME in gates):
             finding = _inspect(gate, sources, again)
             if not finding.state.passes:

@@ -16,6 +16,7 @@ from vllm_eagle3_patches.gates.base import Edit
 from vllm_eagle3_patches.sources import Sources, sha256
 
 BEFORE, AFTER = "SHA256SUMS.before", "SHA256SUMS.after"
+CALL = "X-Codemod: "  # the line of a patch's header that says what it was generated with
 
 
 def folder() -> Path:
@@ -88,25 +89,26 @@ class Series:
         return tuple(line.removesuffix(".patch") for line in self._text("series").split())
 
     @cached_property
-    def touched(self) -> dict[str, frozenset[str]]:
-        """Edit -> the files its patch names, read from the `+++` lines."""
-        return {
-            name: frozenset(
-                safe(line[len("+++ b/") :].partition("\t")[0])
-                for line in self._text(f"{name}.patch").splitlines()
-                if line.startswith("+++ b/")
-            )
-            for name in self.patches
-        }
+    def edits(self) -> frozenset[tuple[str, str, str]]:
+        """(name, path, call) of each edit, read from the headers and `+++` lines."""
+        found = set()
+        for name in self.patches:
+            lines = self._text(f"{name}.patch").splitlines()
+            calls = [line[len(CALL) :] for line in lines if line.startswith(CALL)]
+            for line in lines:
+                if line.startswith("+++ b/"):
+                    path = safe(line[len("+++ b/") :].partition("\t")[0])
+                    found.add((name, path, calls[0] if calls else ""))
+        return frozenset(found)
 
     def fits(self, sources: Sources, edits: Iterable[Edit]) -> bool:
         """Whether these edits are exactly what the series does to their files, byte for byte."""
+        edits = list(edits)
         paths = {edit.path for edit in edits}
         if not all(self.before.get(path) == sha256(sources.data(path)) for path in paths):
             return False
-        wanted = {(edit.name, edit.path) for edit in edits}
-        pinned = {(name, path) for name in self.patches for path in self.touched[name]}
-        return wanted == {(name, path) for name, path in pinned if path in paths}
+        wanted = {(edit.name, edit.path, edit.call) for edit in edits}
+        return wanted == {edit for edit in self.edits if edit[1] in paths}
 
     def apply(self, sources: Sources, edits: Iterable[Edit]) -> dict[str, bytes]:
         """The files' new bytes; every hunk at its own line, every context line equal.

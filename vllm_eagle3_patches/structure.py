@@ -33,6 +33,7 @@ class Structure:
         outer: the class that `inner` leads through, where its path has two steps (OPT, ChatGLM).
         bare: whether the drafter loader is given a decoder without `.model` as language model.
         unread: why nothing below `top` could be named, or None.
+        chosen: whether a config named the language model: another one may come beside it.
     """
 
     top: ClassSite
@@ -43,6 +44,7 @@ class Structure:
     outer: ClassSite | None = None
     bare: bool = False
     unread: str | None = None
+    chosen: bool = False
 
     @property
     def is_wrapper(self) -> bool:
@@ -132,6 +134,10 @@ class _Maker:
     ) -> Iterator[ClassSite]:
         func = call.func
         if isinstance(func, ast.Name) and func.id in BY_CONFIG:
+            made = next((k.value for k in call.keywords if k.arg == "model_class"), None)
+            if isinstance(made, ast.Name):  # Llama4
+                yield from self._type_named(owner, method, made.id)
+                return
             named = _architectures(call)
             entries = registry.read(self.sources)
             self.by_config = self.by_config or not named
@@ -257,6 +263,15 @@ def of_class(sources: Sources, top: ClassSite) -> Structure:
     except RecursionError:
         what = "a file of the target is nested too deeply to be read"
         raise RefusedError(what, where=top.path) from None
+
+
+def with_language(sources: Sources, structure: Structure, site: ClassSite) -> Structure:
+    """The structure of a wrapper whose language model is of this class, by its config."""
+    inner = of_class(sources, site)
+    if inner.is_wrapper:
+        unread = f"its language model, {site.name}, is a wrapper too"
+        return replace(structure, unread=unread, chosen=True)
+    return replace(inner, top=structure.top, language=structure.language, chosen=True)
 
 
 def _of_class(sources: Sources, top: ClassSite) -> Structure:

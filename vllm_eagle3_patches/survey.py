@@ -6,10 +6,11 @@ A row is `closed`, which means that it can be opened, only where a plan was made
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from vllm_eagle3_patches import plan, registry
+from vllm_eagle3_patches import model_types, plan, registry
 from vllm_eagle3_patches.errors import PatchError
 from vllm_eagle3_patches.gates import model_type
 from vllm_eagle3_patches.gates.base import Finding, State
@@ -18,9 +19,13 @@ from vllm_eagle3_patches.target import MODEL_TYPES, Request, Target, find
 
 # The registry's tables of models that generate text; source: registry.py, 0.10.1 to 0.33.0.
 KINDS = {"_TEXT_GENERATION_MODELS": "text", "_MULTIMODAL_MODELS": "multimodal"}
+# Those it runs with the code of transformers, beside others of their kind that embed or classify.
+TRANSFORMERS = ("_TRANSFORMERS_SUPPORTED_MODELS", "_TRANSFORMERS_BACKEND_MODELS")
 # Stands for the model_type of a config that is not there; it is in no list of vLLM's.
 UNKNOWN = "a_model_type_to_come"
 LANGUAGE_MODEL = "language-model"
+CLAIMED = "upstream says so; this tool could not read its decoder"
+_PLACE = re.compile(r"(vllm/[\w/.]+\.py)(?::(\d+))?")  # in what an error says of where
 
 
 @dataclass(frozen=True)
@@ -34,7 +39,7 @@ class Row:
         gates: those that are closed, or the one that is refused.
         config: what only a config.json tells: "language-model", "model-type".
         file: where the refusal comes from, relative; `line` beside it.
-        detail: why it is refused.
+        detail: why it is refused; of a native one, what was not seen with our own eyes.
         rests_on: the files that the state rests on.
     """
 
@@ -60,16 +65,33 @@ class Patched:
 
 def entries(sources: Sources) -> list[registry.Entry]:
     """The registry's generating architectures, in its order; raises RefusedError as `read`."""
-    return [e for e in registry.read(sources).values() if e.table in KINDS]
+    return [e for e in registry.read(sources).values() if _kind(e) is not None]
 
 
-def rows(sources: Sources, version: str, patched: Patched | None = None) -> Iterator[Row]:
-    """One row for each entry; `sources` are the files as they were installed.
+def _kind(entry: registry.Entry) -> str | None:
+    """text, multimodal, or None where it does not generate text."""
+    if entry.table not in TRANSFORMERS:
+        return KINDS.get(entry.table)
+    if not entry.cls.endswith("ForCausalLM"):
+        return None
+    return "multimodal" if "MultiModal" in entry.cls else "text"
+
+
+def rows(
+    sources: Sources,
+    version: str,
+    patched: Patched | None = None,
+    only: Collection[str] | None = None,
+) -> Iterator[Row]:
+    """One row for each entry, or for those named in `only`; `sources` are the files as they were
+    installed.
 
     Raises:
         RefusedError: the registry cannot be read.
     """
     for entry in entries(sources):
+        if only is not None and entry.architecture not in only:
+            continue
         view = sources.with_overlay({})  # remembers what this one asked for
         try:
             yield _row(view, entry, version, patched)
@@ -81,22 +103,22 @@ def rows(sources: Sources, version: str, patched: Patched | None = None) -> Iter
 
 
 def _refused(sources: Sources, entry: registry.Entry, what: str, where: str | None) -> Row:
-    file, _, line = (where or "").partition(":")
-    known = file if sources.exists(file) else registry.PATH
-    number = int(line) if line.isdigit() and known == file else None
-    if known != file:
-        number = entry.line
-    kind = KINDS[entry.table]
+    named = _PLACE.search(where or "")
+    if named is not None and sources.exists(named[1]):
+        file, line = named[1], int(named[2]) if named[2] else None
+    else:
+        file, line = registry.PATH, entry.line
+    kind = _kind(entry) or ""
     state, asked = State.REFUSED, tuple(sources.asked_for())
-    return Row(entry.architecture, kind, state, (), (), known, number, what, asked)
+    return Row(entry.architecture, kind, state, (), (), file, line, what, asked)
 
 
 def _row(sources: Sources, entry: registry.Entry, version: str, patched: Patched | None) -> Row:
     name = entry.architecture
-    wanted = Request(name, MODEL_TYPES.get(name, UNKNOWN))
+    wanted = _asked(sources, Request(name, MODEL_TYPES.get(name)))
     target = find(sources, wanted, version)
     found = plan.findings(sources, target)
-    row = Row(name, KINDS[entry.table], State.NATIVE, config=_by_config(target, found))
+    row = Row(name, _kind(entry) or "", State.NATIVE, config=_by_config(target, found))
     refusal = next((f for f in found if f.state is State.REFUSED), None)
     if refusal is not None:
         asked = tuple(sources.asked_for())
@@ -108,15 +130,17 @@ def _row(sources: Sources, entry: registry.Entry, version: str, patched: Patched
         edits = plan.edits_for(sources, target)
         paths.update(edit.path for edit in edits)
         if patched is not None and patched.paths.intersection(e.path for e in edits):
-            others = [other for other in patched.targets if other != name]
+            others = [o for o in patched.targets if Request.of_key(o).architecture != name]
             if not (closed := _still_closed(patched, wanted, version, row)):
-                config = tuple(c for c in row.config if name not in patched.targets)
+                config = tuple(c for c in row.config if name not in _names(patched))
                 rests = tuple(sorted(paths))
                 return replace(row, state=State.OPEN, config=config, rests_on=rests)
         targets = [target, *(_applied(sources, other, version) for other in others)]
         plan.make(sources, targets, version)
     state = State.CLOSED if closed else State.NATIVE
-    return replace(row, state=state, gates=closed, rests_on=tuple(sorted(paths)))
+    claimed = CLAIMED if any(structure.unread for structure in target.structures) else ""
+    rests = tuple(sorted(paths))
+    return replace(row, state=state, gates=closed, detail=claimed, rests_on=rests)
 
 
 def _because(row: Row, refusal: Finding) -> Row:
@@ -146,5 +170,16 @@ def _still_closed(patched: Patched, wanted: Request, version: str, row: Row) -> 
     return _closed(plan.findings(current, find(current, wanted, version)), row)
 
 
-def _applied(sources: Sources, name: str, version: str) -> Target:
-    return find(sources, Request(name, MODEL_TYPES.get(name, UNKNOWN)), version)
+def _applied(sources: Sources, key: str, version: str) -> Target:
+    return find(sources, _asked(sources, Request.of_key(key)), version)
+
+
+def _names(patched: Patched) -> list[str]:
+    return [Request.of_key(key).architecture for key in patched.targets]
+
+
+def _asked(sources: Sources, wanted: Request) -> Request:
+    """The request, with a model_type that stands for one nobody can know without a config."""
+    if wanted.model_type or model_types.of_architecture(sources, wanted.architecture):
+        return wanted
+    return replace(wanted, model_type=UNKNOWN)

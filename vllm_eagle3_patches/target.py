@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import os
 import stat
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from vllm_eagle3_patches import registry
 from vllm_eagle3_patches.errors import RefusedError, UsageError
 from vllm_eagle3_patches.installation import Installation
 from vllm_eagle3_patches.sources import Sources
-from vllm_eagle3_patches.structure import Structure, of_class, variants
+from vllm_eagle3_patches.structure import Structure, of_class, variants, with_language
 
 KIMI_K25 = "KimiK25ForConditionalGeneration"
 INTERFACES = "vllm/model_executor/models/interfaces.py"
@@ -51,23 +53,57 @@ class Target:
         architecture: the name in vLLM's registry.
         model_type: of the `hf_text_config`; None where only a name was given and it is not known.
         structures: how it is built; more than one where the platform chooses between files.
+        language: the architecture of its language model, where a config named it.
     """
 
     architecture: str
     model_type: str | None
     structures: tuple[Structure, ...]
+    language: str | None = None
 
     @property
     def is_wrapper(self) -> bool:
         return any(structure.is_wrapper for structure in self.structures)
 
+    @property
+    def request(self) -> Request:
+        """What finds it again."""
+        return Request(self.architecture, self.model_type, self.language)
+
 
 @dataclass(frozen=True)
 class Request:
-    """What the user named, before it is looked up in the installed vLLM."""
+    """What the user named, before it is looked up in the installed vLLM.
+
+    Attributes:
+        architecture: the name in vLLM's registry.
+        model_type: of the text config, where it is known without looking.
+        language: the architecture of a wrapper's language model, where it is known already.
+        config: the config.json, which may tell the language model.
+    """
 
     architecture: str
     model_type: str | None
+    language: str | None = None
+    config: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def key(self) -> str:
+        """How a receipt names it: the architecture, and what the name alone does not tell."""
+        own = "" if _is_known(self) else self.model_type or ""
+        return ":".join((self.architecture, own, self.language or "")).rstrip(":")
+
+    @classmethod
+    def of_key(cls, key: str) -> Request:
+        """The request that has this `key`."""
+        architecture, model_type, language = [*key.split(":"), "", ""][:3]
+        known = model_type or MODEL_TYPES.get(architecture)
+        return cls(architecture, known or None, language or None)
+
+
+def _is_known(wanted: Request) -> bool:
+    """Whether the architecture alone tells the model_type: one edit serves all of DeepSeek's."""
+    return wanted.architecture in MODEL_TYPES and wanted.model_type in ARCHITECTURES
 
 
 def _from_config(path: Path) -> Request:
@@ -87,13 +123,16 @@ def _from_config(path: Path) -> Request:
         raise UsageError(f"config.json is not JSON: {error}", where=path) from None
     if not isinstance(config, dict):
         raise UsageError("config.json is not a JSON object", where=path)
-    text = config.get("text_config")
-    text_type = text.get("model_type") if isinstance(text, dict) else None
+    from vllm_eagle3_patches import language, model_types  # not for a name alone
+
+    text_type = (language.text_part(config) or {}).get("model_type")
     own_type = config.get("model_type")
-    model_type = next((t for t in (text_type, own_type) if isinstance(t, str)), None)
+    model_type = text_type if isinstance(text_type, str) else None
+    if model_type is None and isinstance(own_type, str):
+        model_type = model_types.of_text(own_type)
     names = config.get("architectures")
     if isinstance(names, list) and names and isinstance(names[0], str):
-        return Request(names[0], model_type)
+        return Request(names[0], model_type, config=config)
     architecture = ARCHITECTURES.get(own_type) if isinstance(own_type, str) else None
     if architecture is None:
         raise UsageError(
@@ -102,7 +141,7 @@ def _from_config(path: Path) -> Request:
             where=path,
             next=f"name the architecture: {NAMED}",
         )
-    return Request(architecture, model_type)
+    return Request(architecture, model_type, config=config)
 
 
 def _hub_snapshot(name: str) -> Path | None:
@@ -192,7 +231,40 @@ def find(sources: Sources, wanted: Request, version: str) -> Target:
         )
     sites = [v for site in registry.classes(sources, entry) for v in variants(sources, site)]
     structures = tuple(of_class(sources, site) for site in sites)
-    return Target(wanted.architecture, wanted.model_type, structures)
+    name = None
+    if any(structure.by_config for structure in structures):
+        name, structures = _with_language(sources, wanted, structures)
+    return Target(wanted.architecture, wanted.model_type, structures, name)
+
+
+def _with_language(
+    sources: Sources, wanted: Request, structures: tuple[Structure, ...]
+) -> tuple[str | None, tuple[Structure, ...]]:
+    """The language model that the request or its config.json names, and the structures with it;
+    without either they stay as they are."""
+    name = wanted.language
+    if name is None and wanted.config is not None:
+        from vllm_eagle3_patches import language
+
+        found = {language.architecture(sources, s.top, wanted.config) for s in structures}
+        name = found.pop() if len(found) == 1 else None
+    elif name is None:
+        return None, structures
+    entry = registry.read(sources).get(name) if name else None
+    if entry is None:
+        unread = (
+            f"the language model {name} that its config names is not in the registry"
+            if name
+            else "its config.json does not tell the language model; by its name alone "
+            "the wrapper can be opened"
+        )
+        return name, tuple(replace(s, unread=unread) if s.by_config else s for s in structures)
+    sites = [v for site in registry.classes(sources, entry) for v in variants(sources, site)]
+    return name, tuple(
+        new
+        for s in structures
+        for new in ([with_language(sources, s, v) for v in sites] if s.by_config else [s])
+    )
 
 
 def resolve(installation: Installation, model: str | None = None) -> Target:

@@ -81,26 +81,45 @@ def test_kimi_and_deepseek_share_the_edit(version: str) -> None:
         (*UPSTREAM, CHECK + CALL, CHECK.replace(" + residual", "") + CALL),
         (*OURS, OUR_CHECK, OUR_CHECK.replace(" + residual", "")),
         (*OURS, OUR_CHECK, CHECK.replace(" + residual", "")),
-        (*UPSTREAM, "start=self.start_layer,", "start=self.start_layer + 1,"),
         (*OURS, "start=self.start_layer,", "start=self.start_layer + 1,"),
         (*UPSTREAM, CHECK + CALL, CALL + CHECK),
         (*OURS, OUR_CHECK + CALL, CALL + OUR_CHECK),
         (*OURS, OUR_CHECK, OUR_CHECK.replace("if idx in", "if idx + 1 in")),
+        (*OURS, OUR_CHECK, OUR_CHECK.replace("if idx in", "if self.start_layer + idx in")),
         (*OURS, OUR_CHECK, OUR_CHECK.replace("is None", "is not None")),
         (*OURS, CALL, CALL + CALL),
         (*OURS, OUR_CHECK, OUR_CHECK + OUR_CHECK),
     ],
     ids=[
         "no residual (upstream's)", "no residual (ours)", "no residual at all",
-        "off by one (upstream's)", "off by one (ours)",
+        "off by one (ours)",
         "after the call (upstream's)", "after the call (ours)",
-        "shifted ids", "the wrong way round", "two calls", "captured twice",
+        "shifted ids", "the first layer added twice", "the wrong way round",
+        "two calls", "captured twice",
     ],
 )  # fmt: skip
 def test_refused_where_the_capture_is_wrong(version: str, source: str, old: str, new: str) -> None:
     found = after(version, swap(source, old, new))
     assert (found.state, found.file) == (State.REFUSED, DEEPSEEK_FILE)
     assert "captures aux hidden states in an unknown form" in found.detail
+
+
+def test_upstreams_word_is_taken_for_a_capture_that_cannot_be_read() -> None:
+    """A class that claims the interface, and a loop of no form that is known: nothing is written,
+    and the finding says that it was not read."""
+    source = swap(UPSTREAM[1], "start=self.start_layer,", "start=self.start_layer + 1,")
+    found = after(UPSTREAM[0], source)
+    assert found.state is State.NATIVE
+    assert "in a form of its own, not read: the loop iterates `enumerate(islice(" in found.detail
+
+
+@pytest.mark.parametrize("id_", ["idx", "self.start_layer + idx", "idx + self.start_layer"])
+def test_an_index_that_counts_the_stages_own_layers(id_: str) -> None:
+    """As in upstream's Llama to 0.17.1, where aux hidden states do not cross stages anyway; the
+    first layer's number may be added to it."""
+    source = swap(OURS[1], "            start=self.start_layer,\n", "")
+    source = swap(source, "if idx in self.", f"if {id_} in self.")
+    assert after(OURS[0], source).state is State.NATIVE
 
 
 @pytest.mark.parametrize(

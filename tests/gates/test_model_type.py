@@ -79,8 +79,43 @@ def test_the_edit_adds_the_targets_own_type_only() -> None:
 
 
 def test_refused_where_the_model_type_is_not_known() -> None:
-    assert of_type("0.17.1", None).state is State.REFUSED
-    assert of_type("0.22.1", None).state is State.NATIVE
+    found = of_type("0.17.1", None, "TeleFLMForCausalLM")
+    assert (found.state, found.detail) == (
+        State.REFUSED,
+        "which model_type TeleFLMForCausalLM has in its config.json is not known; "
+        "give its folder to --model",
+    )
+    assert of_type("0.22.1", None, "TeleFLMForCausalLM").state is State.NATIVE
+
+
+@pytest.mark.parametrize(
+    ("architecture", "types"),
+    [
+        ("Glm4MoeForCausalLM", "glm4_moe"),
+        ("BailingMoeV2ForCausalLM", "bailing_moe"),
+        ("Gemma3ForConditionalGeneration", "gemma3_text"),
+        ("Llama4ForCausalLM", None),  # llama4_text: llama is in the list
+        ("KimiVLForConditionalGeneration", ",".join(model_type.MODEL_TYPES)),
+    ],
+)
+def test_a_name_alone_is_enough_where_the_model_type_is_known(
+    architecture: str, types: str | None
+) -> None:
+    where = sources("0.17.1")
+    wanted = find(where, Request(architecture, None), "")
+    found = model_type.inspect(where, wanted)
+    assert found.state is (State.CLOSED if types else State.NATIVE)
+    if types:
+        (edit,) = model_type.edits(where, wanted)
+        assert edit.arguments == {"types": types}
+
+
+def test_a_wrapper_whose_language_model_the_config_names_has_no_type_of_its_own() -> None:
+    found = of_type("0.17.1", None, "InternVLChatModel")
+    assert (found.state, found.detail) == (
+        State.NOT_APPLICABLE,
+        "the config names the language model; give its folder to --model",
+    )
 
 
 @pytest.mark.parametrize(

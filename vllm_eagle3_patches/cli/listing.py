@@ -99,5 +99,5 @@ def said(row: Row) -> str:
     if row.state is State.REFUSED:
         place = f" ({row.file}:{row.line})" if row.line else f" ({row.file})" if row.file else ""
         return f"{gates}{': ' * bool(gates)}{row.detail}{place}"
-    parts = [gates] if gates else []
+    parts = [part for part in (gates, row.detail) if part]
     return "; ".join(parts + [CONFIG[what] for what in row.config])

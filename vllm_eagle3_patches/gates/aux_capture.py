@@ -44,7 +44,9 @@ def captures(forward: ast.FunctionDef, known: Stream | None = None) -> bool | No
         return False
     body = loop.node.body
     calls = [i for i, s in enumerate(body) if _contains_call(s, loop)]
-    ids = [loop.index, f"self.start_layer + {loop.index}", f"{loop.index} + self.start_layer"]
+    ids = [loop.index]
+    if not loop.absolute:
+        ids += [f"self.start_layer + {loop.index}", f"{loop.index} + self.start_layer"]
     checks = [
         (i, s)
         for i, s in enumerate(body)

@@ -55,6 +55,12 @@ class Edit:
     codemod: str
     arguments: dict[str, str] = field(default_factory=dict, hash=False)
 
+    @property
+    def call(self) -> str:
+        """The codemod and its arguments in words, as the header of a pinned patch holds them."""
+        given = ", ".join(f"{name}={value}" for name, value in sorted(self.arguments.items()))
+        return f"{self.codemod}({given})"
+
 
 class Gate(Protocol):
     """What each module in this folder offers."""

@@ -35,8 +35,13 @@ def _missing(sources: Sources, site: ClassSite) -> str | None:
 
 def _needed(sources: Sources, structure: Structure) -> list[ClassSite]:
     """The classes that must have it: the registered one, and where a wrapper hands the layer ids
-    on to its language model (up to 0.17.1, or past a second step), that too."""
+    on to its language model (up to 0.17.1, past a second step, or where a config may name
+    another one), that too."""
     reached = protocol.has_mixin(sources) and structure.outer is None
+    if structure.chosen and reached:
+        reached = protocol.claims(sources, structure.top) and not protocol.defines(
+            sources, structure.top, protocol.SETTER
+        )
     if structure.causal in (None, structure.top) or reached:
         return [structure.top]
     assert structure.causal is not None
@@ -67,9 +72,11 @@ def edits(sources: Sources, target: Target) -> list[Edit]:
                 part = structure.inner if structure.causal else "model"
                 found.append(_edit("interface", sources, causal, part, body, structure))
         if structure.language is not None and _missing(sources, structure.top) is not None:
-            if structure.causal is None and not structure.by_config:
+            # One form for all language models that a config may name, whichever come together.
+            varies = structure.by_config or structure.chosen
+            if structure.causal is None and not varies:
                 own = body
-            elif protocol.has_mixin(sources) and body == "inherit" and not structure.by_config:
+            elif protocol.has_mixin(sources) and body == "inherit" and not varies:
                 own = "inherit"
             else:
                 own = "delegate"

@@ -88,20 +88,38 @@ def inspect(sources: Sources, target: Target) -> Finding:
             return Finding(NAME, State.REFUSED, site.path, line, detail)
         return Finding(NAME, State.NATIVE, site.path, site.line, "no list of model types any more")
     listed = entries(node) or []
-    wanted = target.model_type
-    if wanted is None:
-        detail = f"model_type of {target.architecture} is not known; give its config.json"
+    wanted = _types(sources, target)
+    if not wanted and any(structure.by_config for structure in target.structures):
+        detail = "the config names the language model; give its folder to --model"
+        return Finding(NAME, State.NOT_APPLICABLE, site.path, node.lineno, detail)
+    if not wanted:
+        detail = (
+            f"which model_type {target.architecture} has in its config.json is not known; "
+            "give its folder to --model"
+        )
         return Finding(NAME, State.REFUSED, site.path, node.lineno, detail)
-    hit = next((entry for entry in listed if entry in wanted), None)
-    if hit is not None:
-        return Finding(NAME, State.NATIVE, site.path, node.lineno, f"{wanted!r} matches {hit!r}")
-    return Finding(NAME, State.CLOSED, site.path, node.lineno, f"{wanted!r} is not in the list")
+    for model_type in wanted:
+        hit = next((entry for entry in listed if entry in model_type), None)
+        if hit is None:
+            detail = f"{model_type!r} is not in the list"
+            return Finding(NAME, State.CLOSED, site.path, node.lineno, detail)
+    return Finding(NAME, State.NATIVE, site.path, node.lineno, f"{wanted[-1]!r} matches {hit!r}")
+
+
+def _types(sources: Sources, target: Target) -> tuple[str, ...]:
+    """The model types a checkpoint of the target may have: its config's, or those known."""
+    if target.model_type is not None:
+        return (target.model_type,)
+    from vllm_eagle3_patches import model_types  # most releases have no list
+
+    return model_types.of_architecture(sources, target.architecture)
 
 
 def edits(sources: Sources, target: Target) -> list[Edit]:
     site = _site(sources)
-    if site is None or target.model_type is None:
+    wanted = _types(sources, target) if site is not None else ()
+    if site is None or not wanted:
         return []
-    types = MODEL_TYPES if any(t in target.model_type for t in MODEL_TYPES) else ()
-    arguments = {"types": ",".join(types or (target.model_type,))}
-    return [Edit(NAME, NAME, site.path, (CLASS,), "model_type", arguments)]
+    if any(ours in model_type for ours in MODEL_TYPES for model_type in wanted):
+        wanted = MODEL_TYPES
+    return [Edit(NAME, NAME, site.path, (CLASS,), "model_type", {"types": ",".join(wanted)})]
