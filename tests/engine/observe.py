@@ -86,7 +86,7 @@ class FirstNorms:
         found = [
             (name, m)
             for name, m in model.named_modules()
-            if isinstance(m, torch.nn.ModuleList) and len(m) == count and m[0].children()
+            if isinstance(m, torch.nn.ModuleList) and len(m) == count
             and name.rsplit(".", 1)[-1] in ("layers", "h", "blocks")
         ]  # fmt: skip
         (name, layers), *more = found

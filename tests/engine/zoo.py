@@ -57,6 +57,10 @@ class Animal:
         return self.architecture if self.reference == "" else self.reference
 
     @property
+    def multimodal(self):
+        return self.text is not None or "vision_config" in self.config
+
+    @property
     def layer_ids(self):
         return tuple(range(self.first, LAYERS + 1))
 

@@ -46,7 +46,7 @@ def engine(folder, animal, drafting):
     from vllm import LLM
 
     options = dict(OPTIONS, model=str(folder / "model"))
-    if animal.text is not None:
+    if animal.multimodal:
         options["language_model_only"] = True
     if animal.hf is None:
         options["load_format"] = "dummy"

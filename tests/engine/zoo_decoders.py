@@ -37,7 +37,8 @@ GRANITE = {
 }  # fmt: skip
 
 ANIMALS = (
-    Animal("AXK1ForCausalLM", "axk1", DEFERRED, {**DEEPSEEK, "first_k_dense_replace": 0}, kv=(2, 64)),
+    Animal("AXK1ForCausalLM", "axk1", DEFERRED, {
+        **DEEPSEEK, "first_k_dense_replace": 0}, kv=(2, 64)),
     # vLLM computes BLOOM's GELU exactly, transformers its tanh form: the reference is told to, too
     Animal("BloomForCausalLM", "bloom", SINGLE, {
         "n_layer": LAYERS, "n_head": 2, "tie_word_embeddings": True}, kv=(2, 32)),
@@ -105,7 +106,8 @@ ANIMALS = (
         **ROUTED, "layer_types": ["conv", "full_attention"] * 3 + ["conv"],
         "num_dense_layers": 1, "tie_word_embeddings": True}),
     Animal("LongcatFlashForCausalLM", "longcat_flash", DEFERRED, {
-        **LATENT, "num_layers": LAYERS, "num_hidden_layers": 2 * LAYERS, "ffn_hidden_size": 96, "moe_topk": 2, "moe_intermediate_size": 32,
+        **LATENT, "num_layers": LAYERS, "num_hidden_layers": 2 * LAYERS, "ffn_hidden_size": 96,
+        "moe_topk": 2, "moe_intermediate_size": 32,
         "zero_expert_type": "identity", "mla_scale_q_lora": True, "mla_scale_kv_lora": True,
         "n_routed_experts": 4, "zero_expert_num": 2, "expert_ffn_hidden_size": 32},
         kv=(2, 64)),

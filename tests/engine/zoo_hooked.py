@@ -4,7 +4,7 @@ Weights are made in place; the reference is what the layer's own first norm is g
 its arguments, while the engine runs it.
 """
 
-from zoo import DEFERRED, HIDDEN, LAYERS, NATIVE, SINGLE, WINDOW, Animal
+from zoo import DEFERRED, HIDDEN, LAYERS, NATIVE, SINGLE, TEXT, WINDOW, WRAPPER, Animal
 from zoo_decoders import DEEPSEEK, ROUTED
 
 ROPE = {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}}
@@ -31,10 +31,21 @@ ANIMALS = (
         "attn_config": {"kv_n_heads": 1, "clip_qkv": 8.0, "rope_theta": 10000.0},
         "ffn_config": {"hidden_size": HIDDEN, "ffn_hidden_size": 48, "moe_num_experts": 4,
                        "moe_top_k": 2}}, reference=None),
+    Animal("DeepseekVLV2ForCausalLM", "deepseek_vl_v2", WRAPPER, {
+        "vision_config": {"width": 32, "layers": 1, "heads": 2, "image_size": 32},
+        "projector_config": {"input_dim": 32, "n_embed": HIDDEN}, "language_config": {
+            **TEXT, **DEEPSEEK, **ROPE, "topk_method": "greedy", "scoring_func": "softmax"}},
+        reference=None, kv=(2, 64), first=1),
     hooked("ExaoneForCausalLM", DEFERRED, {
         **COMMON, "activation_function": "silu", "layer_norm_epsilon": 1e-5,
         "num_layers": LAYERS}),
     hooked("InternLM2ForCausalLM", DEFERRED, {**COMMON, "bias": False}, sample=True),
+    Animal("KimiVLForConditionalGeneration", "kimi_vl", WRAPPER, {
+        "media_placeholder_token_id": 240, "vision_config": {
+            "num_hidden_layers": 1, "hidden_size": 32, "intermediate_size": 32,
+            "num_attention_heads": 2}}, text={
+        **DEEPSEEK, **ROPE, "model_type": "deepseek_v2", "topk_method": "greedy",
+        "scoring_func": "softmax"}, reference=None, kv=(2, 64), first=1),
     hooked("MiniCPMForCausalLM", NATIVE, {
         **COMMON, "scale_emb": 2.0, "scale_depth": 1.4, "dim_model_base": 32, "num_experts": 0}),
     hooked("OrionForCausalLM", DEFERRED, COMMON),

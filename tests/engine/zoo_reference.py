@@ -136,12 +136,12 @@ def make(folder, animal):
 
 
 def only_config(folder, animal):
-    """A config that brings its class as remote code, as the published ones do."""
+    """A config; it brings its class as remote code, as published ones do, where vLLM has none."""
     config = {
-        **merged(zoo.TEXT, animal.config), "architectures": [animal.architecture],
+        **settings(animal), "architectures": [animal.architecture],
         "model_type": animal.model_type, "torch_dtype": "float32",
     }  # fmt: skip
-    if animal.model_type not in CONFIG_MAPPING:
+    if animal.model_type.startswith("tiny_"):
         config["auto_map"] = {"AutoConfig": "configuration_tiny.TinyConfig"}
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps(config, indent=1))
