@@ -21,7 +21,8 @@ HEAD = """\
 Written from the figures of `tests/engine/gpu.py`, kept in `{kept}`:
 one {device}, vLLM {vllm}, torch {torch}; tiny models of random weight in float32, each on a copy
 of the stock installation that `apply --model` opened. {prompts} prompts of {tokens} tokens each,
-greedy, 3 draft tokens a draft, the states of all 8 layer ids asked for.
+greedy, 3 draft tokens a draft, the states of all 8 layer ids asked for. `gemma3_mm` is the wrapper
+`Gemma3ForConditionalGeneration`, whose language model `apply` opens with it; text alone was asked.
 
 - **mode**: E eager, G `torch.compile` with CUDA graphs (`{cudagraphs}`); 1 or 2, the model
   runner.
