@@ -94,7 +94,7 @@ def _aliases(sources: Sources, structure: Structure) -> dict[tuple[str, str], di
         loop = forward_with_loop(sources, decoder)
         if loop is not None:
             inner["layers"] = f"self.{find_loop(loop[1]).container}"
-    if not _sets(sources, causal, "lm_head") and not claims(sources, structure.top):
+    if not _sets(sources, causal, "lm_head"):
         own["lm_head"] = _head(sources, causal)
     found = {}
     for site, names in ((causal, own), (holder, inner)):
