@@ -47,9 +47,10 @@ ANIMALS = (
     Animal("Cohere2ForCausalLM", "cohere2", STALE, {
         "tie_word_embeddings": True, "logit_scale": 0.5, "sliding_window": BEYOND,
         "layer_types": mixed()}),
-    Animal("Cohere2MoeForCausalLM", "cohere2_moe", CAPTURES, {
+    # claimed and captured upstream, with no `lm_head`: a drafter must bring its own
+    Animal("Cohere2MoeForCausalLM", "cohere2_moe", NATIVE, {
         **ROUTED, "tie_word_embeddings": True, "logit_scale": 0.5, "sliding_window": BEYOND,
-        "layer_types": mixed()}),
+        "layer_types": mixed()}, shares_head=False),
     Animal("Ernie4_5_MoeForCausalLM", "ernie4_5_moe", DEFERRED, {
         "moe_num_experts": 4, "moe_k": 2, "moe_num_shared_experts": 1,
         "moe_intermediate_size": 32, "moe_layer_start_index": 1,
@@ -105,12 +106,6 @@ ANIMALS = (
     Animal("Lfm2MoeForCausalLM", "lfm2_moe", HYBRID, {
         **ROUTED, "layer_types": ["conv", "full_attention"] * 3 + ["conv"],
         "num_dense_layers": 1, "tie_word_embeddings": True}),
-    Animal("LongcatFlashForCausalLM", "longcat_flash", DEFERRED, {
-        **LATENT, "num_layers": LAYERS, "num_hidden_layers": 2 * LAYERS, "ffn_hidden_size": 96,
-        "moe_topk": 2, "moe_intermediate_size": 32,
-        "zero_expert_type": "identity", "mla_scale_q_lora": True, "mla_scale_kv_lora": True,
-        "n_routed_experts": 4, "zero_expert_num": 2, "expert_ffn_hidden_size": 32},
-        kv=(2, 64)),
     Animal("MiniCPM3ForCausalLM", "minicpm3", NATIVE, {
         **LATENT, "scale_depth": 1.4, "scale_emb": 2, "dim_model_base": 32,
         "tie_word_embeddings": True}, kv=(2, 64)),
