@@ -25,11 +25,12 @@ LATENT = {
     "q_lora_rank": 32, "kv_lora_rank": 32, "qk_nope_head_dim": 32, "qk_rope_head_dim": 32,
     "v_head_dim": 32, "num_key_value_heads": 2,
 }  # fmt: skip
-DEEPSEEK = {
-    **LATENT, "n_routed_experts": 4, "n_shared_experts": 1, "num_experts_per_tok": 2,
+EXPERTS = {
+    "n_routed_experts": 4, "n_shared_experts": 1, "num_experts_per_tok": 2,
     "moe_intermediate_size": 32, "n_group": 1, "topk_group": 1, "first_k_dense_replace": 1,
     "norm_topk_prob": True, "routed_scaling_factor": 1.5,
 }  # fmt: skip
+DEEPSEEK = {**LATENT, **EXPERTS}
 GRANITE = {
     "embedding_multiplier": 1.7, "residual_multiplier": 0.6, "attention_multiplier": 0.2,
     "logits_scaling": 0.5, "num_local_experts": 4, "num_experts_per_tok": 2,
@@ -82,7 +83,7 @@ ANIMALS = (
         "layer_types": mixed()}),
     Animal("Glm4ForCausalLM", "glm4", CAPTURES, sample=True),
     Animal("Glm4MoeForCausalLM", "glm4_moe", DEFERRED, {
-        **DEEPSEEK, "use_qk_norm": True, "num_key_value_heads": 1, "num_nextn_predict_layers": 0},
+        **EXPERTS, "use_qk_norm": True, "num_nextn_predict_layers": 0},
         sample=True),
     Animal("Glm4MoeLiteForCausalLM", "glm4_moe_lite", DEFERRED, {
         **DEEPSEEK, "mlp_layer_types": ["dense"] + ["sparse"] * (LAYERS - 1),
