@@ -1,8 +1,8 @@
 """What the CPU backend of vLLM 0.32 lacks for recurrent layers under speculation, nothing else.
 
-A rejected draft token must leave no trace in a layer's convolution state. The kernels of a GPU
-keep the states of all draft tokens and go on from the last accepted one; those of the CPU ignore
-how many were accepted. The same meaning is written here in plain Python.
+A rejected draft token must leave no trace in a layer's state. The kernels of a GPU keep the states
+of all draft tokens and go on from the last accepted one; those of the CPU ignore how many were
+accepted, or do it wrongly. The same meaning is written here in plain Python.
 """
 
 import sys
@@ -26,6 +26,40 @@ def install():
 
     assert short_conv.causal_conv1d_update is causal_conv1d_update
     short_conv.ShortConv.forward_native = short_conv.ShortConv.forward_cuda
+    _state_update()
+
+
+def _state_update():
+    from vllm import _custom_ops
+
+    kernel = _custom_ops.selective_state_update_cpu
+
+    def update(*arguments):
+        accepted = arguments[-2]
+        return kernel(*arguments) if accepted is None else selective_state_update(*arguments)
+
+    _custom_ops.selective_state_update_cpu = update
+
+
+def selective_state_update(
+    state, x, dt, A, B, C, D, z, dt_bias, dt_softplus, slots, into, null, out, accepted, starts
+):  # fmt: skip
+    """state: (slots, heads, size, inner); x, dt, out: (tokens, heads, size); B, C: (.., inner)."""
+    starts, each = starts.tolist(), x.shape[1] // B.shape[1]
+    for row in range(len(starts) - 1):
+        begin = int(slots[row, max(int(accepted[row]) - 1, 0)])
+        if begin == null:
+            continue
+        current = state[begin].clone()
+        for step, token in enumerate(range(starts[row], starts[row + 1])):
+            pace = dt[token] + dt_bias
+            pace = functional.softplus(pace) if dt_softplus else pace
+            put, get = (m[token].repeat_interleave(each, 0)[:, None] for m in (B, C))
+            current = current * (A * pace[..., None]).exp() + (pace * x[token])[..., None] * put
+            result = (current * get).sum(-1) + D * x[token]
+            out[token] = result if z is None else result * functional.silu(z[token])
+            if int(into[row, step]) != null:
+                state[int(into[row, step])] = current
 
 
 def causal_conv1d_update(

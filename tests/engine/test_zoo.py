@@ -57,7 +57,7 @@ def test_the_drafter_shares_what_it_has_not(part, architecture, zoo_life):
     answer = zoo_life["answers"][architecture]
     checks.started(answer)
     assert answer["embed_tokens"], answer
-    assert answer["lm_head"], answer
+    assert answer["lm_head"] == zoo_jobs.ZOO[architecture].shares_head, answer
     assert answer["default_layer_ids"] == [2, zoo.LAYERS // 2, zoo.LAYERS - 3]
 
 

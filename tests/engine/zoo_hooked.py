@@ -5,7 +5,7 @@ its arguments, while the engine runs it.
 """
 
 from zoo import DEFERRED, HIDDEN, LAYERS, NATIVE, SINGLE, TEXT, WINDOW, WRAPPER, Animal
-from zoo_decoders import DEEPSEEK, ROUTED
+from zoo_decoders import DEEPSEEK, EXPERTS, LATENT, ROUTED
 
 ROPE = {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}}
 COMMON = {**ROPE, "hidden_act": "silu", "rms_norm_eps": 1e-5}
@@ -14,6 +14,7 @@ BAILING = {
     "use_bias": False, "norm_topk_prob": True, "embedding_dropout": 0.0, "norm_head": False,
     "n_group": 1, "topk_group": 1, "score_function": "sigmoid", "routed_scaling_factor": 1.5,
     "use_qk_norm": True,
+    "moe_router_enable_expert_bias": True,
 }  # fmt: skip
 
 
@@ -23,7 +24,9 @@ def hooked(architecture, shape, config, **options):
 
 
 ANIMALS = (
-    hooked("BailingMoeForCausalLM", DEFERRED, {**BAILING, "score_function": None}, sample=True),
+    hooked("BailingMoeForCausalLM", DEFERRED, {
+        **BAILING, "score_function": "softmax", "moe_router_enable_expert_bias": False},
+        sample=True),
     hooked("BailingMoeV2ForCausalLM", DEFERRED, BAILING),
     # 0.32.0 cannot load its experts from any checkpoint (KeyError: '...experts.w13_weight')
     Animal("DbrxForCausalLM", "dbrx", SINGLE, {
@@ -46,23 +49,22 @@ ANIMALS = (
             "num_attention_heads": 2}}, text={
         **DEEPSEEK, **ROPE, "model_type": "deepseek_v2", "topk_method": "greedy",
         "scoring_func": "softmax"}, reference=None, kv=(2, 64), first=1),
+    # transformers saves weights for the experts that do nothing, too
+    Animal("LongcatFlashForCausalLM", "longcat_flash", DEFERRED, {
+        **COMMON, **LATENT, "num_layers": LAYERS, "num_hidden_layers": 2 * LAYERS,
+        "ffn_hidden_size": 96, "moe_topk": 2, "moe_intermediate_size": 32,
+        "zero_expert_type": "identity", "mla_scale_q_lora": True, "mla_scale_kv_lora": True,
+        "n_routed_experts": 4, "zero_expert_num": 2, "expert_ffn_hidden_size": 32},
+        kv=(2, 64), reference=None),
     hooked("MiniCPMForCausalLM", NATIVE, {
         **COMMON, "scale_emb": 2.0, "scale_depth": 1.4, "dim_model_base": 32, "num_experts": 0}),
     hooked("OrionForCausalLM", DEFERRED, COMMON),
     hooked("PanguEmbeddedForCausalLM", DEFERRED, {**COMMON, "bias": False}),
     hooked("PanguProMoEV2ForCausalLM", DEFERRED, {
-        **COMMON, **DEEPSEEK, "num_key_value_heads": 1, "sandwich_norm": True,
-        "router_enable_expert_bias": False, "num_experts": 4}),
-    hooked("PanguUltraMoEForCausalLM", DEFERRED, {
-        **COMMON, **DEEPSEEK, "sandwich_norm": True, "router_enable_expert_bias": False},
-        kv=(2, 64)),
+        **COMMON, **EXPERTS, "sandwich_norm": True, "router_enable_expert_bias": False,
+        "num_experts": 4}),
     hooked("Param2MoEForCausalLM", DEFERRED, {
         **BAILING, "rope_theta": 10000.0, "rope_scaling": None}),
-    hooked("Rnj1ForCausalLM", DEFERRED, {
-        "hidden_activation": "gelu_pytorch_tanh", "rms_norm_eps": 1e-6, "attention_bias": False,
-        "query_pre_attn_scalar": 24, "sliding_window": WINDOW, "final_logit_softcapping": 30.0,
-        "attn_logit_softcapping": None, "tie_word_embeddings": True,
-        "layer_types": ["full_attention"] * LAYERS, **ROPE}),
     hooked("SarvamMoEForCausalLM", DEFERRED, {**BAILING, "moe_layer_freq": 1}),
     hooked("SolarForCausalLM", DEFERRED, {
         **COMMON, "bskcn_1": [1], "bskcn_2": [2], "bskcn_3": [4], "bskcn_4": [5],
@@ -77,5 +79,5 @@ ANIMALS = (
         "moe_layers_enum": "1,2,3,4,5,6", "layer_types": ["full_attention"] * LAYERS,
         "att_impl_type": "GQA", "moe_router_scaling_factor": 1.5, "need_fp32_gate": True,
         "use_moe_router_bias": True, "moe_router_activation": "sigmoid", "sliding_window": WINDOW,
-        "rope_theta": 10000.0}),
+        "rope_theta": 10000.0, "attention_other_setting": None}),
 )  # fmt: skip

@@ -1,7 +1,7 @@
 """Multimodal wrappers, booted for text alone; the reference is the whole transformers class."""
 
 from zoo import ABSENT, BEYOND, CLAIMS, LAYERS, WINDOW, WRAPPER, Animal, mixed
-from zoo_decoders import DEEPSEEK, LFM2
+from zoo_decoders import EXPERTS, LFM2
 
 TOKENS = {"image_token_id": 240, "video_token_id": 241}
 SIGLIP = {
@@ -61,7 +61,7 @@ ANIMALS = (
         **TOKENS, "vision_config": DEEP}, text={"model_type": "glm4v_text", **PARTIAL}),
     Animal("Glm4vMoeForConditionalGeneration", "glm4v_moe", WRAPPER, {
         **TOKENS, "vision_config": DEEP}, text={
-        **DEEPSEEK, "model_type": "glm4v_moe_text", "num_key_value_heads": 1, **PARTIAL}),
+        **EXPERTS, "model_type": "glm4v_moe_text", **PARTIAL}),
     Animal("GlmOcrForConditionalGeneration", "glm_ocr", WRAPPER, {
         **TOKENS, "vision_config": DEEP}, text={"model_type": "glm_ocr_text", **MROPE}),
     Animal("Granite4VisionForConditionalGeneration", "granite4_vision", WRAPPER, {
