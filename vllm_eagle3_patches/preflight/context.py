@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -68,6 +68,11 @@ class Context:
                 taken[name] = found if found is not UNKNOWN and isinstance(found, tuple) else None
         return taken
 
+    @cached_property
+    def unseen(self) -> tuple[str, ...]:
+        """What was not compared because it is not known: sentences, each with what to give."""
+        return tuple(_unseen(self.target, self.drafter))
+
     def tensor(self, *names: str) -> Tensor | None:
         """The first of these tensors the drafter's files have."""
         tensors = self.drafter.weights.tensors or {}
@@ -87,3 +92,28 @@ class Context:
     def dtype(self) -> str | None:
         asked = self.serve.options.get("dtype", "auto")
         return self.target.dtype if asked == "auto" else asked
+
+
+def _unseen(target: TargetFacts, drafter: Drafter) -> Iterator[str]:
+    sizes = {
+        "hidden_size": target.hidden_size,
+        "num_hidden_layers": target.layers,
+        "vocab_size": target.vocab_size,
+    }
+    missing = [name for name, size in sizes.items() if size is None]
+    if missing and not target.config:
+        yield (
+            f"nothing was compared with the target's sizes: {target.architecture} is a name "
+            "without a config.json; give --model a folder or cached id that has one"
+        )
+    elif missing:
+        yield (
+            f"nothing was compared with the target's {', '.join(missing)}: its config.json does "
+            "not give them; give --model a folder with the whole config.json"
+        )
+    if drafter.weights.tensors is None and not drafter.weights.problems:
+        yield (
+            "the drafter's tensors were not compared: "
+            f"{', '.join(drafter.weights.unread[:3])} is no safetensors file; convert it, or "
+            "fetch the safetensors"
+        )
