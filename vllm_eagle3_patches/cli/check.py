@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
 from collections.abc import Sequence
 
@@ -40,7 +41,7 @@ def retyped(words: Sequence[str]) -> str | None:
         return None
     if not any(word.startswith("-") for word in words[number:]):
         return None  # argparse takes these words as they are
-    while number > 1 and not words[number - 1].startswith("--") and _prelude(words[number - 1]):
+    while number > 1 and _prelude(words[number - 1], words[number]):
         number -= 1
     return shlex.join(["vllm-eagle3-patch", *words[:number], "--", *words[number:]])
 
@@ -51,9 +52,11 @@ def _serves(words: Sequence[str], number: int) -> bool:
     return called or word.startswith("vllm.entrypoints.")
 
 
-def _prelude(word: str) -> bool:
-    """Whether the word belongs to a command that begins before `vllm`."""
-    return word in ("-m", "env", "exec") or "=" in word or "python" in word.rpartition("/")[2]
+def _prelude(word: str, following: str) -> bool:
+    """Whether the word belongs to a command that begins before `vllm`: `A=1 python -m …`."""
+    if following == "-m":
+        return "python" in word.rpartition("/")[2]
+    return word in ("-m", "env", "exec") or re.match(r"[A-Za-z_]\w*=", word) is not None
 
 
 def execute(args: argparse.Namespace) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 from vllm_eagle3_patches.preflight import aux, capture, runner
 from vllm_eagle3_patches.preflight.aux import Ids, Named
@@ -15,7 +15,6 @@ from vllm_eagle3_patches.preflight.command import Serve
 from vllm_eagle3_patches.preflight.drafter import Drafter
 from vllm_eagle3_patches.preflight.facts import TargetFacts, derived_length
 from vllm_eagle3_patches.preflight.safetensors import Tensor
-from vllm_eagle3_patches.preflight.values import UNKNOWN
 from vllm_eagle3_patches.sources import Sources
 
 
@@ -57,15 +56,17 @@ class Context:
         return aux.default(self.sources, self.target.architecture, layers)
 
     @cached_property
+    def read_ids(self) -> dict[str, object]:
+        """What each possible runner takes from the drafter's config; None where it takes none."""
+        return {name: aux.read_by(self.sources, name, self.drafter) for name in self.runners}
+
+    @cached_property
     def taken_ids(self) -> dict[str, Ids | None]:
         """The ids each possible runner will ask for; None where that is not known."""
         taken: dict[str, Ids | None] = {}
-        for name in self.runners:
-            found = aux.read_by(self.sources, name, self.drafter)
-            if found is None:
-                taken[name] = self.default_ids
-            else:
-                taken[name] = found if found is not UNKNOWN and isinstance(found, tuple) else None
+        for name, found in self.read_ids.items():
+            whole = isinstance(found, tuple) and all(type(i) is int for i in found)
+            taken[name] = self.default_ids if found is None else cast(Ids, found) if whole else None
         return taken
 
     @cached_property

@@ -104,7 +104,8 @@ class _Splitter:
         if attached:
             value, equals = attached, "="
         if not equals:
-            value = self._value(name, takes)
+            given = self._value(name, takes)
+            value, takes = (given, takes) if given is not None else ("true", Takes.UNKNOWN)
         elif takes is Takes.NOTHING:
             self._error(f"{name} takes no value, and {value!r} is given", f"{name} by itself")
         if not dot and option is not None and self.declared is not None and takes is Takes.ONE:
@@ -156,7 +157,7 @@ class _Splitter:
         detail = f"{head} is no option of the installed vLLM's serve command"
         self.found.findings.append(make(CLASS, detail, fix))
 
-    def _value(self, name: str, takes: Takes) -> str:
+    def _value(self, name: str, takes: Takes) -> str | None:
         """Takes the words that follow, as many as belong to the option; the first is returned."""
         following = self.words[self.position] if self.position < len(self.words) else None
         there = following is not None and not is_option(following)
@@ -172,7 +173,7 @@ class _Splitter:
         if not there:
             if takes is not Takes.UNKNOWN and self.declared is not None:
                 self._error(f"{name} wants a value, and none follows it", f"{name} VALUE")
-            return "true"
+            return None
         assert following is not None
         if takes is Takes.UNKNOWN and _is_flag(name) and following.lower() not in TRUTHS:
             return "true"
