@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import BinaryIO
 
+from vllm_eagle3_patches.explain.decoding import Decoder
 from vllm_eagle3_patches.explain.lines import parse
 from vllm_eagle3_patches.explain.story import Story
 
@@ -14,7 +15,8 @@ LONGEST_LINE = 1 << 20  # a longer one is cut in pieces
 _HINTS = (
     # of errors
     rb"Traceback|File \\?\"|[Ee]rror|ERROR|CRITICAL|Exception|above exception|Assertion|assert "
-    rb"|unexpectedly|Failed core|Segfault|Segmentation|Killed|NCCL|died with|out of memory"
+    rb"|unexpectedly|Failed core|Segfault|Segmentation|NCCL|died with|out of memory"
+    rb"|[Kk]illed|OOMK|oom_kill|SIGKILL|9/KILL|code 137"
     rb"|object has no attribute|trigger received"
     # of progress
     rb"|version |\(v\d|  model  |non-default|Resolved arch|auxiliary layers|Starting |Loading d"
@@ -33,8 +35,22 @@ class Scanner:
         self.story = Story()
         self.lines = 0
         self._rest = b""
+        self._decoder = Decoder()
+        self.damaged: str | None = None  # why the log could not be read to its end
 
     def feed(self, data: bytes) -> None:
+        for piece in self._decoder.feed(data):
+            self._feed(piece)
+
+    def again(self) -> None:
+        """What comes next is the beginning of a file, which goes on with the same log."""
+        for piece in self._decoder.finish():
+            self._feed(piece)
+        self._end()
+        self.damaged = self.damaged or self._decoder.damaged
+        self._decoder = Decoder()
+
+    def _feed(self, data: bytes) -> None:
         data = self._rest + data
         end = data.rfind(b"\n") + 1
         if not end and len(data) > LONGEST_LINE:
@@ -45,10 +61,13 @@ class Scanner:
 
     def finish(self) -> None:
         """No more will come."""
+        self.again()
+        self.story.flush()
+
+    def _end(self) -> None:
         if self._rest:
             self._scan(self._rest, len(self._rest))
             self._rest = b""
-        self.story.flush()
 
     def read(self, stream: BinaryIO) -> None:
         while block := stream.read(BLOCK):
@@ -77,6 +96,7 @@ class Scanner:
 
     def _line(self, raw: bytes) -> None:
         number = self.lines + 1
+        raw = raw.strip(b"\0")  # the hole that a writer leaves in a log that was emptied under it
         for part in raw.rstrip(b"\r").split(b"\r"):
             for line in parse(number, part.decode("utf-8", "replace")):
                 self.story.feed(line)

@@ -145,7 +145,7 @@ def _convert(sources: Sources, raw: Mapping[str, Any]) -> tuple[dict[str, Any], 
     updaters = _updaters(sources)
     if not updaters:
         return config, "this vLLM does not know the speculators format"
-    if kind not in updaters:
+    if not isinstance(kind, str) or kind not in updaters:
         return config, f"speculators_model_type {kind!r} is not one of {', '.join(updaters)}"
     if not isinstance(layer, dict):
         return config, "ValueError: Must provide transformer_layer_config"

@@ -91,18 +91,18 @@ def test_parallel_drafting(asked: bool | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "severity"),
+    ("args", "severities"),
     [
-        ("--speculative-config {method:eagle3}", Severity.ERROR),
-        ("--speculative-model x --num-speculative-tokens 3", Severity.ERROR),
-        (
+        ("--speculative-config {method:eagle3}", [Severity.ERROR]),
+        ("--speculative-model x --num-speculative-tokens 3", [Severity.ERROR]),
+        (  # the JSON is dropped, and its method with it
             '--speculative-config \'{"method": "eagle3"}\' '
             "--speculative-config.num_speculative_tokens 3",
-            Severity.WARNING,
+            [Severity.WARNING, Severity.ERROR],
         ),
-        ("", None),
+        ("", []),
     ],
 )
-def test_command_line(args: str, severity: Severity | None) -> None:
+def test_command_line(args: str, severities: list[Severity]) -> None:
     found = of_class(findings("0.18.0", KIMI_K25, KIMI_MHA, args=args), "argument")
-    assert [f.severity for f in found] == ([severity] if severity else [])
+    assert [f.severity for f in found] == severities
