@@ -26,12 +26,14 @@ class Field:
         kinds: the types of the annotation: those of `PLAIN`, `None`, `Literal`, else `other`.
         choices: the values of its `Literal`, None where there is none or it is not all known.
         bounds: of pydantic's `Field(…)`: `ge`, `gt`, `le` and `lt`.
+        validated: whether pydantic looks at the value (no `SkipValidation`).
     """
 
     name: str
     kinds: frozenset[str]
     choices: tuple[str, ...] | None
     bounds: tuple[tuple[str, float], ...] = ()
+    validated: bool = True
 
 
 def class_text(text: str, name: str) -> str:
@@ -96,7 +98,8 @@ def _read(text: str, name: str, statement: ast.AnnAssign) -> Field:
         and isinstance(keyword.value.value, (int, float))
     ]
     found = tuple(choices) if choices and "str" not in kinds and "other" not in kinds else None
-    return Field(name, frozenset(kinds), found, tuple(bounds))
+    validated = "SkipValidation" not in ast.unparse(statement.annotation)
+    return Field(name, frozenset(kinds), found, tuple(bounds), validated)
 
 
 def _parts(text: str, node: ast.expr, depth: int) -> list[str | list[str] | None]:

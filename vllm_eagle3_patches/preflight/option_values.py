@@ -12,6 +12,7 @@ NUMBER = re.compile(r"\d+(\.\d+)?[kKmMgGtT]|[+-]?\d+")
 # Before 0.24.0 the fields have no bound; a size of 0 divides by zero (`get_pp_indices`,
 # `verify_with_parallel_config`), a negative one makes no shape for the ranks.
 RANKS = ("tensor_parallel_size", "pipeline_parallel_size")
+TRUTHS = frozenset({"1", "0", "t", "f", "y", "n", "on", "off", "yes", "no", "true", "false"})
 SAYS: dict[str, tuple[str, Callable[[float, float], bool]]] = {
     "ge": ("at least", lambda value, bound: value >= bound),
     "gt": ("above", lambda value, bound: value > bound),
@@ -57,6 +58,36 @@ def _number(field: Field, value: str) -> str | None:
         return _outside(field, float(value))
     except ValueError:
         return "a number"
+
+
+def refused_json(field: Field, value: object) -> str | None:
+    """The same for a value of a JSON option, which pydantic validates and converts (lax mode)."""
+    kinds = field.kinds - {"None"}
+    if value is None or not field.validated:
+        return None
+    if field.choices is not None:
+        return None if value in field.choices else f"one of {', '.join(field.choices)}"
+    if kinds == {"str"}:
+        return None if isinstance(value, str) else "a string"
+    if kinds == {"bool"}:
+        fits = isinstance(value, bool) or str(value).lower() in TRUTHS or value in (0, 1)
+        return None if fits else "true or false"
+    if kinds in ({"int"}, {"float"}, {"int", "float"}):
+        whole = kinds == {"int"}
+        number = _json_number(value)
+        if number is None or (whole and not number.is_integer()):
+            return "a whole number" if whole else "a number"
+        return _outside(field, number)
+    return None
+
+
+def _json_number(value: object) -> float | None:
+    if not isinstance(value, (int, float, str)):
+        return None
+    try:
+        return float(value)
+    except (ValueError, OverflowError):
+        return None
 
 
 def _outside(field: Field, value: float) -> str | None:

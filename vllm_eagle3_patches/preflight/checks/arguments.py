@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 
 from vllm_eagle3_patches.preflight import snippets
+from vllm_eagle3_patches.preflight.annotations import field_of
 from vllm_eagle3_patches.preflight.context import Context
 from vllm_eagle3_patches.preflight.drafter import is_eagle3, is_speculators
 from vllm_eagle3_patches.preflight.findings import Finding, error, warning
+from vllm_eagle3_patches.preflight.option_values import refused_json
 from vllm_eagle3_patches.preflight.speculative import fields, methods
 
 CLASS = "argument"
@@ -18,6 +20,7 @@ INTERNAL = frozenset(
     {"target_model_config", "target_parallel_config", "draft_model_config"}
     | {"draft_parallel_config", "enable_chunked_prefill", "disable_log_stats"}
 )
+ELSEWHERE = ("method", "model", "num_speculative_tokens", "tensor_parallel_size")
 TRAINED = "mask_hidden not found in weights"
 
 
@@ -26,6 +29,7 @@ def check(context: Context) -> Iterator[Finding]:
     if context.serve.speculative is None or context.serve.unreadable:
         return
     yield from _names(context)
+    yield from _values(context)
     yield from _method(context)
     yield from _count(context)
     yield from _parallel_drafting(context)
@@ -57,6 +61,21 @@ def _names(context: Context) -> Iterator[Finding]:
             "speculative_config names no model, so there is no drafter",
             '"model": the drafter\'s folder or Hugging Face id',
         )
+
+
+def _values(context: Context) -> Iterator[Finding]:
+    """Values of a type that the field of `SpeculativeConfig` does not take."""
+    for key, value in context.speculative.items():
+        if key in ELSEWHERE:
+            continue
+        field = field_of(context.sources, "SpeculativeConfig", key, None)
+        wanted = refused_json(field, value) if field is not None else None
+        if wanted is not None:
+            yield error(
+                CLASS,
+                f"speculative_config.{key} is {value!r}; vLLM {context.version} wants {wanted}",
+                f"correct {key}, or leave it out",
+            )
 
 
 def _method(context: Context) -> Iterator[Finding]:
