@@ -47,6 +47,7 @@ def test_the_options_of_a_release_are_read_from_its_source(version: str) -> None
     }.items():
         option = declared.option(name)
         assert option is not None and option.takes is takes, name
+    assert declared.option("--no-no-trust-remote-code") is None
     assert declared.option("--no-port") is declared.option("--frobnicate") is None
     unknown = [n for n in declared.names if declared.option(n).takes is Takes.UNKNOWN]  # type: ignore[union-attr]
     assert len(unknown) < 20 < len(declared.names)
@@ -90,6 +91,8 @@ def test_a_command_that_works_is_not_refused(version: str) -> None:
         ("--max-num-seqs", "none follows"),
         ("--max-num-seqs --enforce-eager", "none follows"),
         ("--max 8", "may stand for"),
+        ("--api-server-count 1.5", "a whole number"),
+        ("'--frobnicate=a b'", "belongs to no option"),
     ],
 )
 def test_what_the_parser_refuses_is_told(version: str, options: str, word: str) -> None:
@@ -103,6 +106,11 @@ def test_bounds_of_the_fields_from_the_source() -> None:
         "--gpu-memory-utilization is '1.5'; it has to be at most 1",
     ]
     assert refused("0.11.2", "--data-parallel-size 1") == []
+
+
+def test_bounds_of_features_that_are_not_in_use_are_not_looked_at() -> None:
+    assert refused("0.32.0", "--mm-encoder-fp8-scale-save-margin 0") == []
+    assert len(refused("0.32.0", "--mm-encoder-fp8-scale-save-margin much")) == 1
 
 
 def test_sc_before_the_release_that_has_it() -> None:

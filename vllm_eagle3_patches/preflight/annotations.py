@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vllm_eagle3_patches.preflight import snippets
 from vllm_eagle3_patches.sources import Sources
@@ -15,6 +15,15 @@ ENGINE = "vllm/engine/arg_utils.py"
 WRAPPERS = ("Annotated", "SkipValidation", "Optional", "Union", "Required", "ClassVar")
 PLAIN = frozenset({"int", "float", "bool", "str", "dict", "list", "tuple", "set"})
 BOUNDS = ("ge", "gt", "le", "lt")
+# Classes that are made for every server, or whenever one of their settings is given; the bounds
+# of others, such as LoRAConfig's, hold only where the feature is in use.
+ALWAYS_MADE = (
+    "ModelConfig",
+    "ParallelConfig",
+    "CacheConfig",
+    "SchedulerConfig",
+    "SpeculativeConfig",
+)
 
 
 @dataclass(frozen=True)
@@ -51,7 +60,8 @@ def field_of(sources: Sources, owner: str, name: str, frontend: str | None) -> F
         text = snippets.text(sources, path)
         statement = _statement(class_text(text, owner), name)
         if statement is not None:
-            return _read(text, name, statement)
+            found = _read(text, name, statement)
+            return found if owner in ALWAYS_MADE else replace(found, bounds=())
     return None
 
 

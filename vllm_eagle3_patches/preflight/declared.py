@@ -69,6 +69,7 @@ class _Call:
     names: tuple[str, ...]
     source: tuple[str, str] | None  # variable of `get_kwargs`, and field
     takes: Takes | None
+    integer: bool = False  # `type=int`
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,7 @@ class Declared:
             call = self._calls.get(name)
             if call is not None:
                 self._known[name] = self._option(call)
-            elif name.startswith("--no-"):
+            elif name.startswith("--no-") and f"--{name[5:]}" in self._calls:
                 positive = self.option(f"--{name[5:]}")
                 if positive is not None and positive.takes in (Takes.NOTHING, Takes.UNKNOWN):
                     self._known[name] = Option(name, positive.takes)
@@ -159,6 +160,8 @@ class Declared:
 
     def _option(self, call: _Call) -> Option:
         name = next((n for n in call.names if n.startswith("--")), call.names[0])
+        if call.integer:
+            return Option(name, Takes.ONE, Field(name[2:], frozenset({"int"}), None))
         found = self._field(call.source) if call.source else None
         changed = self._changed.get(call.source, set()) if call.source else set()
         takes = Takes.UNKNOWN if found is None else _takes(found)
@@ -270,4 +273,5 @@ def _call(node: ast.Call) -> _Call | None:
         takes = Takes.UNKNOWN
     elif source is None:
         takes = Takes.ONE
-    return _Call(names, source, takes)
+    integer = takes is Takes.ONE and plain.get("type") == "int"
+    return _Call(names, source, takes, integer)

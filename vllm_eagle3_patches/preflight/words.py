@@ -98,6 +98,9 @@ class _Splitter:
         attached = ""
         option = self._known(head)
         if option is None and self.declared is not None:
+            if " " in word and not self.declared.candidates(head):
+                self._others([word])  # argparse: no option that it knows, and a space in it
+                return
             option, attached = self._completed(head)
         name = option.name if option else SHORT.get(head, head)
         takes = Takes.ONE if dot else option.takes if option else Takes.UNKNOWN
