@@ -16,6 +16,7 @@ from pathlib import Path
 
 import child
 import cpu_rollback
+import no_torchvision
 import observe
 import zoo
 import zoo_weights
@@ -154,6 +155,7 @@ def main():
     import vllm
 
     be_quick()
+    no_torchvision.install()
     fill_in_place()
     cpu_rollback.install()
     root = Path(request["models"])
