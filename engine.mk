@@ -13,6 +13,7 @@ engine-all: setup
 	$(PYTHON) tests/engine/environments.py 0.15.0 0.15.1 0.16.0 0.17.0 0.17.1 0.32.0
 	$(PYTHON) -m pytest tests/engine --everything
 
-# docs/proof.md from the last run, which must have been green
+# docs/proof.md from the last run, which must have been green; after engine-all also
+# docs/supported/engine-0.32.0.json, from which `make docs` says what is proved on the engine
 engine-report: setup
 	$(PYTHON) tests/engine/report.py docs/proof.md

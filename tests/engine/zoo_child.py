@@ -16,6 +16,7 @@ from pathlib import Path
 
 import child
 import cpu_rollback
+import no_torchvision
 import observe
 import zoo
 import zoo_weights
@@ -35,7 +36,6 @@ def be_quick():
     vLLM looks at each model class in a process of its own, which imports everything again; small
     functions are compiled for their own sake; the collector walks all that was ever imported.
     """
-    os.environ["TORCHDYNAMO_DISABLE"] = "1"
     from vllm.model_executor.models import registry
 
     registry._run_in_subprocess = lambda function: function()
@@ -151,9 +151,11 @@ def compared(animal, found, expected, length):
 
 def main():
     request = json.load(sys.stdin)
+    os.environ["TORCHDYNAMO_DISABLE"] = "1"  # read when torch is imported
     import vllm
 
     be_quick()
+    no_torchvision.install()
     fill_in_place()
     cpu_rollback.install()
     root = Path(request["models"])

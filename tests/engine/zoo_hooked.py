@@ -4,8 +4,8 @@ Weights are made in place; the reference is what the layer's own first norm is g
 its arguments, while the engine runs it.
 """
 
-from zoo import DEFERRED, HIDDEN, LAYERS, NATIVE, SINGLE, TEXT, WINDOW, WRAPPER, Animal
-from zoo_decoders import DEEPSEEK, EXPERTS, LATENT, ROUTED
+from zoo import DEFERRED, HIDDEN, LAYERS, NATIVE, SINGLE, WINDOW, WRAPPER, Animal
+from zoo_decoders import DEEPSEEK, EXPERTS, ROUTED
 
 ROPE = {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}}
 COMMON = {**ROPE, "hidden_act": "silu", "rms_norm_eps": 1e-5}
@@ -34,11 +34,6 @@ ANIMALS = (
         "attn_config": {"kv_n_heads": 1, "clip_qkv": 8.0, "rope_theta": 10000.0},
         "ffn_config": {"hidden_size": HIDDEN, "ffn_hidden_size": 48, "moe_num_experts": 4,
                        "moe_top_k": 2}}, reference=None),
-    Animal("DeepseekVLV2ForCausalLM", "deepseek_vl_v2", WRAPPER, {
-        "vision_config": {"width": 32, "layers": 1, "heads": 2, "image_size": 32},
-        "projector_config": {"input_dim": 32, "n_embed": HIDDEN}, "language_config": {
-            **TEXT, **DEEPSEEK, **ROPE, "topk_method": "greedy", "scoring_func": "softmax"}},
-        reference=None, kv=(2, 64), first=1),
     hooked("ExaoneForCausalLM", DEFERRED, {
         **COMMON, "activation_function": "silu", "layer_norm_epsilon": 1e-5,
         "num_layers": LAYERS}),
@@ -49,13 +44,6 @@ ANIMALS = (
             "num_attention_heads": 2}}, text={
         **DEEPSEEK, **ROPE, "model_type": "deepseek_v2", "topk_method": "greedy",
         "scoring_func": "softmax"}, reference=None, kv=(2, 64), first=1),
-    # transformers saves weights for the experts that do nothing, too
-    Animal("LongcatFlashForCausalLM", "longcat_flash", DEFERRED, {
-        **COMMON, **LATENT, "num_layers": LAYERS, "num_hidden_layers": 2 * LAYERS,
-        "ffn_hidden_size": 96, "moe_topk": 2, "moe_intermediate_size": 32,
-        "zero_expert_type": "identity", "mla_scale_q_lora": True, "mla_scale_kv_lora": True,
-        "n_routed_experts": 4, "zero_expert_num": 2, "expert_ffn_hidden_size": 32},
-        kv=(2, 64), reference=None),
     hooked("MiniCPMForCausalLM", NATIVE, {
         **COMMON, "scale_emb": 2.0, "scale_depth": 1.4, "dim_model_base": 32, "num_experts": 0}),
     hooked("OrionForCausalLM", DEFERRED, COMMON),

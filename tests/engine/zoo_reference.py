@@ -16,7 +16,7 @@ import torch
 import transformers
 import zoo
 import zoo_weights
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from transformers import CONFIG_MAPPING
 
 ZOO = zoo.everything()
@@ -120,6 +120,14 @@ def renamed(folder, animal):
     config = json.loads(path.read_text())
     config["architectures"] = [animal.architecture]
     path.write_text(json.dumps(config, indent=1))
+    # some wrappers' names are turned back twice as they are saved
+    path = folder / "model.safetensors"
+    weights = load_file(path)
+    named = {name.replace("model.model.", "model."): t for name, t in weights.items()}
+    assert len(named) == len(weights)
+    if set(named) != set(weights):
+        path.unlink()
+        save_file(named, path, {"format": "pt"})
 
 
 def make(folder, animal):

@@ -110,6 +110,4 @@ ANIMALS = (
         **TOKENS, "vision_start_token_id": 242, "vision_end_token_id": 243,
         "vision_config": {**DEEP, "hidden_size": 64}}, text={
         "model_type": "qwen2_vl_text", "head_dim": ABSENT, **MROPE}, sample=True),
-    Animal("VoxtralForConditionalGeneration", "voxtral", WRAPPER, {
-        "audio_config": AUDIO, "audio_token_id": 240}, text={"model_type": "llama"}),
 )  # fmt: skip
