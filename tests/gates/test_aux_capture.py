@@ -114,7 +114,7 @@ def test_refused_where_the_capture_is_wrong(version: str, source: str, old: str,
 
 
 def test_upstreams_word_is_taken_for_state_of_a_form_that_is_not_read() -> None:
-    """DeepSeek-V4 carries several streams; its class claims the interface and captures by itself."""
+    """DeepSeek-V4 has several streams; its class claims the interface and captures by itself."""
     (found,) = [
         f for f in findings_of("0.32.0", "DeepseekV4ForCausalLM") if f.gate == "aux-capture"
     ]
