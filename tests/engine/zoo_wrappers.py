@@ -11,6 +11,7 @@ SIGLIP = {
 DEEP = {
     "depth": 1, "hidden_size": 32, "embed_dim": 32, "num_heads": 2, "intermediate_size": 32,
     "patch_size": 14, "spatial_merge_size": 2, "temporal_patch_size": 2, "out_hidden_size": 64,
+    "mlp_ratio": 1,
 }  # fmt: skip
 AUDIO = {
     "d_model": 32, "hidden_size": 32, "encoder_layers": 1, "num_hidden_layers": 1,
