@@ -70,6 +70,37 @@ def errors(number: int) -> str:
     return f"ERROR {_stamp(number)} [serving_chat.py:257] Error in request {number:08x}"
 
 
+RANK = "(Worker_TP0 pid=530) ERROR 10-06 18:54:30 [multiproc_executor.py:783] "
+
+
+def tracebacks(number: int) -> str:
+    return f"Traceback (most recent call last):\n{RANK}ValueError: request {number}"
+
+
+def frames(number: int) -> str:
+    return f'  File "/usr/lib/python3/a{number % 99}.py", line {number}, in f\n    self.x()'
+
+
+def processes(number: int) -> str:
+    return f"(Worker_TP{number} pid={number}) ERROR {_stamp(number)} [a.py:1] ValueError: {number}"
+
+
+def words(number: int) -> str:
+    return f"ValueError: {'Attempted to load weight ( ' * 250}{number}"
+
+
+def bars(number: int) -> str:
+    return "\r".join(f"Capturing CUDA graphs (mixed): {i}%" for i in range(100))
+
+
+def records(number: int) -> str:
+    return " ".join(f"{RANK}Error {i}" for i in range(60))
+
+
+def tiny(number: int) -> str:
+    return "\n".join(["Error"] * 50)
+
+
 def serving(number: int) -> str:
     kinds = (access, request, debug, throughput, metrics)
     return random.choices(kinds, (9, 3, 6, 1, 1))[0](number)
@@ -95,7 +126,7 @@ def write(path: Path, noise: Callable[[int], str], size: int) -> int:
         for _ in range(blocks):
             file.write(block)
         file.write(FAILURE.encode())
-    return blocks * len(lines)
+    return blocks * block.count(b"\n")
 
 
 def measure(path: Path, name: str, noise: Callable[[int], str], size: int) -> Figure:
@@ -124,14 +155,21 @@ def main() -> int:
         "requests for its health only": (access, size // 5),
         "metrics only": (metrics, size // 5),
         "errors of requests only": (errors, size // 5),
+        "tracebacks only": (tracebacks, size // 5),
+        "one endless traceback": (frames, size // 5),
+        "a new process in each line": (processes, size // 5),
+        "a known text begun again and again": (words, size // 5),
+        "progress bars": (bars, size // 5),
+        "flattened records": (records, size // 5),
+        "the same short line": (tiny, size // 5),
     }
-    print(f"{'log of':32} {'s / 100 MB':>10} {'limit':>6} {'MiB':>6} {'limit':>6}")
+    print(f"{'log of':36} {'s / 100 MB':>10} {'limit':>6} {'MiB':>6} {'limit':>6}")
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         for name, (noise, length) in kinds.items():
             got = measure(Path(folder, "server.log"), name, noise, length)
             over = "  over" if got.seconds > SECONDS or got.memory > MEMORY else ""
             print(
-                f"{got.name:32} {got.seconds:10.1f} {SECONDS:6.0f} {got.memory:6.0f} "
+                f"{got.name:36} {got.seconds:10.1f} {SECONDS:6.0f} {got.memory:6.0f} "
                 f"{MEMORY:6.0f}{over}"
             )
     return 0

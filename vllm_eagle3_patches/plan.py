@@ -31,12 +31,15 @@ class Plan:
 
 
 def _inspect(gate: Gate, sources: Sources, target: Target) -> Finding:
-    return _inspect_once(gate.NAME, sources, target)
+    """The gate's finding, kept with the view: it does not change, and is asked for repeatedly."""
+    key = (gate.NAME, target)
+    if key not in sources.memo:
+        sources.memo[key] = _inspect_once(gate, sources, target)
+    found: Finding = sources.memo[key]
+    return found
 
 
-@lru_cache(maxsize=64)  # a view of the sources does not change, and gates are asked repeatedly
-def _inspect_once(name: str, sources: Sources, target: Target) -> Finding:
-    gate = GATES[NAMES.index(name)]
+def _inspect_once(gate: Gate, sources: Sources, target: Target) -> Finding:
     try:
         return gate.inspect(sources, target)
     except RefusedError as error:

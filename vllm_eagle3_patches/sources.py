@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from vllm_eagle3_patches.errors import IntegrityError, RefusedError
 
@@ -68,7 +69,7 @@ def parse(data: bytes, path: str, root: Path, *, keep: bool = True) -> ast.Modul
         ) from None
 
 
-@lru_cache(maxsize=1024)  # a listing of every architecture reads some 400 files, a target 20
+@lru_cache(maxsize=512)  # a listing of every architecture reads some 400 files, a target 20
 def shared_tree(data: bytes) -> ast.Module:
     """The syntax tree of a file with these bytes, which nobody may change."""
     return ast.parse(decode(data, ""))
@@ -82,6 +83,7 @@ class Sources:
         self.overlay = dict(overlay or {})
         self._data: dict[str, bytes | None] = {}  # what was asked for
         self._trees: dict[str, ast.Module] = {}
+        self.memo: dict[Any, Any] = {}  # for what others conclude from this view
         self._disk: dict[str, bytes | None] = {}  # what was read, shared with views made of this
 
     def with_overlay(self, overlay: Mapping[str, bytes]) -> Sources:
@@ -211,7 +213,7 @@ def statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
             yield from statements(statement.body)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=512)
 def _named(tree: ast.Module) -> dict[str, list[ast.ClassDef | tuple[ast.ImportFrom, str]]]:
     """Name -> the classes and imports of the module that give it a meaning, in order; of an
     import also what the name is called where it comes from."""

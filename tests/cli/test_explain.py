@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 from command import KIMI, TOOL, call
 from explain.cases import ARGUMENTS
 from explain.logs import FORMS, Error, healthy, prologue, worker_failure
+from wheels import tree
 
 FORM = FORMS["0.11"]
 INTERFACE = Error("RuntimeError", "Model does not support EAGLE3 interface")
@@ -115,3 +117,71 @@ def test_not_a_log_of_vllm(log: Path, text: str) -> None:
 def test_help_says_what_the_exit_code_means() -> None:
     done = subprocess.run([*TOOL, "explain", "--help"], capture_output=True, text=True)
     assert "Exit code 0: the server is up" in " ".join(done.stdout.split())
+
+
+def resolved(architecture: str) -> bytes:
+    return f"INFO [a.py:1] Resolved architecture: {architecture}\n".encode()
+
+
+def looked(log: Path, *words: str) -> dict[str, object]:
+    done = call("explain", "--json", *words, str(log))
+    assert (done.code, done.err) == (1, "")
+    return done.json
+
+
+@pytest.mark.parametrize(
+    ("version", "state", "word"),
+    [
+        ("0.17.1", "closed", "vllm-eagle3-patch apply --site-packages"),
+        ("0.18.0", "native", "has this natively: start the server from there"),
+    ],
+)
+def test_the_gate_is_looked_at_in_the_installation_named(
+    log: Path, version: str, state: str, word: str
+) -> None:
+    log.write_bytes(resolved(KIMI) + FAILURE)
+    where = str(tree(version))
+    answer = looked(log, "--site-packages", where)
+    assert answer["installed"]["state"] == state  # type: ignore[index]
+    assert answer["installed"]["version"] == version  # type: ignore[index]
+    assert word in str(answer["fix"])
+    done = call("explain", "--site-packages", where, str(log))
+    assert word in done.out
+
+
+def test_a_gate_that_was_opened_since(log: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "site-packages"
+    shutil.copytree(tree("0.17.1"), copy, symlinks=True)
+    assert call("apply", "--site-packages", str(copy)).code == 0
+    log.write_bytes(resolved(KIMI) + FAILURE)
+    answer = looked(log, "--site-packages", str(copy))
+    assert answer["installed"]["state"] == "open"  # type: ignore[index]
+    assert "start the server from there again" in str(answer["fix"])
+    assert "vllm-eagle3-patch apply" not in str(answer["fix"])
+
+
+def test_a_log_of_another_version_is_said(log: Path) -> None:
+    log.write_text("ValueError: EAGLE3 with pipeline parallel is not supported.\n")
+    where = str(tree("0.18.0"))
+    assert looked(log, "--site-packages", where)["notes"] == []
+    banner = "(APIServer pid=1) INFO 10-06 18:54:30 [x.py:1] vLLM API server version 0.15.0\n"
+    log.write_text(banner + log.read_text())
+    assert looked(log, "--site-packages", where)["notes"] == [
+        "the log is of vLLM 0.15.0, the installation named has 0.18.0"
+    ]
+
+
+def test_without_the_installation_named_the_log_is_explained_all_the_same(log: Path) -> None:
+    log.write_bytes(resolved(KIMI) + FAILURE)
+    for words in (["--python", "/nowhere/python"], ["--site-packages", "/nowhere"]):
+        answer = looked(log, *words)
+        assert answer["fix"] == " ".join(["vllm-eagle3-patch apply", *words])
+        (note,) = answer["notes"]  # type: ignore[misc]
+        assert "was not looked at" in note
+    assert looked(log)["installed"] is None
+
+
+def test_an_architecture_the_installation_has_not(log: Path) -> None:
+    log.write_bytes(resolved("NoSuchForCausalLM") + FAILURE)
+    *_, note = looked(log, "--site-packages", str(tree("0.18.0")))["notes"]  # type: ignore[misc]
+    assert "its gates could not be looked at" in note

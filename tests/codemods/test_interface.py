@@ -219,9 +219,20 @@ GETTER = """
 """
 
 
-@pytest.mark.parametrize("half", [SETTER, GETTER, SETTER + GETTER])
+@pytest.mark.parametrize("half", [SETTER, GETTER])
 def test_refuses_half_an_interface(half: str) -> None:
     assert_refused(with_header(HEADER + half), EDIT, "a part of SupportsEagle3")
+
+
+def test_adds_the_base_alone_where_both_methods_are_there() -> None:
+    """As in Apertus, 0.10.2 to 0.17.1."""
+    source = with_header(HEADER + SETTER + GETTER)
+    after = transform(source, EDIT)
+    assert_sound(source, after, EDIT)
+    name = "DeepseekV2ForCausalLM"
+    assert base_names(after, name) == [*base_names(source, name), PROTOCOL]
+    old, new = (map(ast.dump, class_in(s, name).body) for s in (source, after))
+    assert list(new) == list(old)
 
 
 @pytest.mark.parametrize(

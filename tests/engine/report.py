@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import environments
+import gpu_report
 import jobs
 import zoo_jobs
 
@@ -186,6 +187,7 @@ def text(found):
         zoo(results),
         "With a mistake put in on purpose:\n",
         naive(results),
+        gpu_report.section(json.loads(gpu_report.KEPT.read_text())),
     ]
     return "\n".join(parts)
 

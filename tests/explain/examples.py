@@ -73,6 +73,8 @@ VALUES = {
     "pid": "12",
     "cause": "something else",
     "start": "0",
+    "shell": "",
+    "command": "",
 }
 # Where one name stands for different things in different rows.
 ROW_VALUES = {

@@ -7,7 +7,7 @@ import pytest
 
 from explain.logs import FORMS, Error, healthy, worker_failure
 from explain.reading import read
-from vllm_eagle3_patches.explain.report import FAILED, LOADING, report
+from vllm_eagle3_patches.explain.report import FAILED, LOADING, Report, report
 from vllm_eagle3_patches.explain.scan import BLOCK, LONGEST_LINE, Scanner
 
 LOG = worker_failure(
@@ -86,3 +86,78 @@ def test_an_empty_log() -> None:
     scanner.finish()
     assert not scanner.story.recognised
     assert report(scanner.story).status == LOADING
+
+
+def _found(*parts: bytes, piece: int = BLOCK) -> Report:
+    return read(b"".join(parts), piece)
+
+
+WORKER = "(Worker_TP0 pid=500) ERROR 10-06 18:54:30 [a.py:1] "
+FLOODS = {
+    "one line": lambda i: "Error",
+    "numbered": lambda i: f"{i} requests failed: Error",
+    "exceptions": lambda i: f"ValueError: request {i}",
+    "processes": lambda i: f"(Worker_TP{i} pid={i}) ERROR 10-06 18:54:30 [a.py:1] ValueError: {i}",
+    "headers": lambda i: f"(Worker_TP{i} pid={i}) Traceback (most recent call last):",
+    "frames": lambda i: f'  File "/x/a{i}.py", line {i}, in f\n    f()',
+    "tracebacks": lambda i: f"{WORKER}Traceback (most recent call last):\n{WORKER}ValueError: {i}",
+    "bars": lambda i: f"Loading safetensors checkpoint shards: {i % 100}% Completed | 1/9",
+    "json": lambda i: f'{{"log": "ValueError: {i}", "stream": "stderr"}}',
+}
+
+
+@pytest.mark.parametrize("kind", FLOODS)
+def test_a_flood_hides_nothing_that_stands_after_it(kind: str) -> None:
+    flood = "".join(f"{FLOODS[kind](i)}\n" for i in range(3000)).encode()
+    found = _found(flood, LOG.text())
+    assert found.cause is not None and found.cause.kind == "interface"
+    assert _found(flood, LOG.text(), piece=777) == found
+    lines = len(flood.splitlines())
+    at = next(n for n, line in enumerate(LOG.lines(), 1) if LOG.root in line)
+    assert found.cause.log_line == lines + at
+
+
+@pytest.mark.parametrize("kind", FLOODS)
+def test_a_flood_costs_what_its_bytes_cost(kind: str) -> None:
+    flood = "".join(f"{FLOODS[kind](i)}\n" for i in range(60_000)).encode()
+    scanner = Scanner()
+    looked = 0
+    line = scanner._line
+
+    def counted(raw: bytes, number: int) -> None:
+        nonlocal looked
+        looked += 1
+        line(raw, number)
+
+    scanner._line = counted  # type: ignore[method-assign]
+    scanner.feed(flood)
+    assert looked < 9000
+    assert scanner.lines == len(flood.splitlines())
+
+
+def test_what_is_repeated_is_counted_to_the_last() -> None:
+    found = _found(healthy(FORMS["0.11"]).text(), b"Killed\n" * 5000)
+    assert found.cause is not None and found.repeated == 5000
+
+
+def test_the_last_of_many_bars_counts() -> None:
+    bars = [f"Loading safetensors checkpoint shards: {i}% Completed | 1/9" for i in range(84)]
+    for log in ("\n".join(bars), "\r".join(bars)):
+        facts = _found(b"INFO 10-06 18:54:30 [a.py:1] x\n", log.encode(), b"\n").facts
+        assert facts.percent == 83
+
+
+def test_the_rate_of_acceptance_is_of_all_reports() -> None:
+    metrics = "".join(
+        f"INFO 10-06 18:54:30 [m.py:1] SpecDecoding metrics: Accepted: {i} tokens, Drafted: 9 "
+        "tokens\n"
+        for i in range(5000)
+    )
+    assert _found(metrics.encode()).facts.drafted == 45_000
+
+
+def test_one_line_of_many_records_hides_nothing() -> None:
+    records = "".join(f"(Worker_TP0 pid={i}) ERROR 10-06 18:54:30 [a.py:1] x " for i in range(3000))
+    root = f"{WORKER}RuntimeError: Model does not support EAGLE3 interface"
+    found = _found(records.encode(), root.encode())
+    assert found.cause is not None and found.cause.kind == "interface"

@@ -18,8 +18,10 @@ from real import (
 )
 
 from gates.places import line
+from vllm_eagle3_patches import plan
 from vllm_eagle3_patches.gates import aux_capture
 from vllm_eagle3_patches.gates.base import Finding, State
+from vllm_eagle3_patches.target import Request, find
 
 NAME = aux_capture.NAME
 CHECK = """\
@@ -39,6 +41,13 @@ OUR_CHECK = """\
                     else hidden_states + residual
                 )
 """
+
+
+def findings_of(version: str, name: str) -> list[Finding]:
+    where = sources(version)
+    return plan.findings(where, find(where, Request(name, None), version))
+
+
 UPSTREAM = "0.18.0", text("0.18.0", DEEPSEEK_FILE)
 OURS = "0.17.1", patched("0.17.1", NAME)[DEEPSEEK_FILE]
 
@@ -104,13 +113,20 @@ def test_refused_where_the_capture_is_wrong(version: str, source: str, old: str,
     assert "captures aux hidden states in an unknown form" in found.detail
 
 
-def test_upstreams_word_is_taken_for_a_capture_that_cannot_be_read() -> None:
-    """A class that claims the interface, and a loop of no form that is known: nothing is written,
-    and the finding says that it was not read."""
+def test_upstreams_word_is_taken_for_state_of_a_form_that_is_not_read() -> None:
+    """DeepSeek-V4 has several streams; its class claims the interface and captures by itself."""
+    (found,) = [
+        f for f in findings_of("0.32.0", "DeepseekV4ForCausalLM") if f.gate == "aux-capture"
+    ]
+    assert found.state is State.NATIVE
+    assert "captures in a form of its own, not read: the layer's result goes to" in found.detail
+
+
+def test_a_claiming_class_that_counts_its_layers_from_elsewhere_is_refused() -> None:
     source = swap(UPSTREAM[1], "start=self.start_layer,", "start=self.start_layer + 1,")
     found = after(UPSTREAM[0], source)
-    assert found.state is State.NATIVE
-    assert "in a form of its own, not read: the loop iterates `enumerate(islice(" in found.detail
+    assert found.state is State.REFUSED
+    assert "captures aux hidden states in an unknown form" in found.detail
 
 
 @pytest.mark.parametrize("id_", ["idx", "self.start_layer + idx", "idx + self.start_layer"])

@@ -105,8 +105,8 @@ def test_target_the_gates_do_not_know(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, mha: str
 ) -> None:
     """The findings are told all the same; the gates decide the code."""
-    config = with_settings(LLAMA31_8B, architectures=["BloomForCausalLM"], model_type="bloom")
-    model = str(write_model(tmp_path / "bloom", config))
+    config = with_settings(LLAMA31_8B, architectures=["OuroForCausalLM"], model_type="ouro")
+    model = str(write_model(tmp_path / "ouro", config))
     code, facts = answer(capsys, "0.18.0", "--model", model, "--drafter", mha)
     assert code == 3
     assert any(f["class"] == "aux-shape" for f in facts["findings"])
@@ -119,6 +119,8 @@ def test_target_the_gates_do_not_know(
         ["--drafter", "/nowhere"],
         ["--serve-args", "-tp 8"],
         ["--serve-args", "'"],
+        ["--drafter", ""],
+        ["--drafter", " ", "--serve-args", "-tp 8"],
         ["--", "vllm", "serve", "Llama"],
         ["--", "ls"],
     ],
@@ -157,3 +159,97 @@ def test_plain_check_does_without_preflight() -> None:
         "sys.exit('vllm_eagle3_patches.preflight' in sys.modules)\n"
     )
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0
+
+
+def said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert check("0.18.0", *words) == 2
+    return " ".join(capsys.readouterr().err.split())
+
+
+def test_nothing_is_said_to_fit_whose_sizes_are_not_known(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, mha: str
+) -> None:
+    bare = {"architectures": ["DeepseekV3ForCausalLM"], "model_type": "deepseek_v3"}
+    folder = str(write_model(tmp_path / "bare", bare))
+    for model, word in (
+        ("DeepseekV3ForCausalLM", "is a name without a config.json; give --model a folder"),
+        (folder, "hidden_size, num_hidden_layers, vocab_size: its config.json does not give them"),
+    ):
+        words = ("--model", model, "--drafter", mha)
+        assert check("0.18.0", *words) == 0
+        text = capsys.readouterr().out
+        assert "fits" not in text and "not everything was compared" in text and word in text
+        _, facts = answer(capsys, "0.18.0", *words)
+        (unseen,) = facts["not_compared"]
+        assert word in unseen
+
+
+def test_weights_that_are_not_read_are_not_said_to_fit(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, model: str
+) -> None:
+    folder = write_model(tmp_path / "bin", KIMI_MLA)
+    (folder / "pytorch_model.bin").write_bytes(b"PK")
+    check("0.18.0", "--model", model, "--drafter", str(folder))
+    text = capsys.readouterr().out
+    assert "fits" not in text and "pytorch_model.bin is no safetensors file" in text
+
+
+def test_everything_known_fits(capsys: pytest.CaptureFixture[str], model: str, mla: str) -> None:
+    assert check("0.18.0", "--model", model, "--drafter", mla) == 0
+    assert capsys.readouterr().out.rstrip().endswith("the drafter fits: nothing found")
+
+
+@pytest.mark.parametrize(
+    ("option", "word"),
+    [
+        (["--speculative-config", "{method: eagle3}"], "is not a JSON object: Expecting property"),
+        (["--speculative-confg", "{}"], "did you mean --speculative-config?"),
+        (["-sc", "{}"], "write --speculative-config"),
+        (["--speculative-config", '{"method": "eagle3"}'], "has no `model`, only method"),
+        (["--speculative-config", '{"model": ""}'], "names no drafter"),
+        (["--speculative-config", '{"model": 3}'], "names no drafter"),
+        (["--config", "/nowhere.yaml"], "/nowhere.yaml cannot be read"),
+    ],
+)
+def test_why_no_drafter_was_found(
+    capsys: pytest.CaptureFixture[str], model: str, option: list[str], word: str
+) -> None:
+    assert word in said(capsys, "--", "vllm", "serve", model, *option)
+
+
+def test_an_empty_drafter_is_called_empty(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "--drafter is empty next: --drafter D, or --speculative-config" in said(
+        capsys, "--drafter", ""
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "typed"),
+    [
+        ("check vllm serve m -tp 8", "check -- vllm serve m -tp 8"),
+        ("check --json A=1 vllm serve m -tp 8", "check --json -- A=1 vllm serve m -tp 8"),
+        (
+            "check --python /x/python vllm serve m -tp 8",
+            "check --python /x/python -- vllm serve m -tp 8",
+        ),
+        (
+            "check python3 -m vllm.entrypoints.openai.api_server --model m",
+            "check -- python3 -m vllm.entrypoints.openai.api_server --model m",
+        ),
+    ],
+)
+def test_a_command_without_the_dashes_before_it(
+    capsys: pytest.CaptureFixture[str], words: str, typed: str
+) -> None:
+    assert main(words.split()) == 2
+    assert f"next:  vllm-eagle3-patch {typed}\n" in capsys.readouterr().err
+
+
+def test_faults_of_the_command_line_stand_beside_the_others(
+    capsys: pytest.CaptureFixture[str], model: str, mha: str
+) -> None:
+    args = "-tp abc --frobnicate -pp 2"
+    code, facts = answer(capsys, "0.18.0", "--model", model, "--drafter", mha, "--serve-args", args)
+    assert code == 1
+    errors = [f["class"] for f in facts["findings"] if f["severity"] == "error"]
+    assert errors == ["argument", "argument", "pipeline-parallel"]

@@ -4,10 +4,13 @@ architecture; reading only."""
 from __future__ import annotations
 
 import argparse
+import re
+import shlex
+from collections.abc import Sequence
 
 from vllm_eagle3_patches import operations
 from vllm_eagle3_patches.cli import common, output
-from vllm_eagle3_patches.errors import RefusedError
+from vllm_eagle3_patches.errors import PatchError, RefusedError
 from vllm_eagle3_patches.gates.base import State
 from vllm_eagle3_patches.installation import Installation
 from vllm_eagle3_patches.operations import Report
@@ -33,6 +36,33 @@ def configure(parser: argparse.ArgumentParser) -> None:
     common.allow_modified(parser)
 
 
+def retyped(words: Sequence[str]) -> str | None:
+    """The command line with the `--` that it lacks before `vllm serve`; None where all is well."""
+    if words[:1] != ["check"] or "--" in words:
+        return None
+    number = next((n for n in range(1, len(words)) if _serves(words, n)), None)
+    if number is None:
+        return None
+    if not any(word.startswith("-") for word in words[number:]):
+        return None  # argparse takes these words as they are
+    while number > 1 and _prelude(words[number - 1], words[number]):
+        number -= 1
+    return shlex.join(["vllm-eagle3-patch", *words[:number], "--", *words[number:]])
+
+
+def _serves(words: Sequence[str], number: int) -> bool:
+    word, following = words[number], "".join(words[number + 1 : number + 2])
+    called = word.rpartition("/")[2] == "vllm" and following == "serve"
+    return called or word.startswith("vllm.entrypoints.")
+
+
+def _prelude(word: str, following: str) -> bool:
+    """Whether the word belongs to a command that begins before `vllm`: `A=1 python -m …`."""
+    if following == "-m":
+        return "python" in word.rpartition("/")[2]
+    return word in ("-m", "env", "exec") or re.match(r"[A-Za-z_]\w*=", word) is not None
+
+
 def execute(args: argparse.Namespace) -> int:
     if args.all:
         from vllm_eagle3_patches.cli import listing
@@ -42,19 +72,27 @@ def execute(args: argparse.Namespace) -> int:
     if args.drafter is not None or args.serve_args is not None or args.command_line:
         from vllm_eagle3_patches import preflight  # a plain check is as fast without it
 
-        case = preflight.case(args.model, args.drafter, args.serve_args, args.command_line)
+        asked = (args.model, args.drafter, args.serve_args, args.command_line)
+        try:
+            found = common.find(args)
+        except PatchError:
+            preflight.case(*asked)  # what is wrong with the words themselves comes first
+            raise
+        sources = Sources(found.root)
+        case = preflight.case(*asked, preflight.Declared(sources))
         args.model = case.model
     wanted = common.request(args)
-    found = common.find(args)
     if case is None:
+        found = common.find(args)
         report = operations.check(found, wanted, allow_modified=args.allow_modified)
         return output.emit(
             args, found, wanted, report, _verdict(args, wanted, report, found.version)
         )
     report = _gates(args, found, wanted)
-    context = case.context(Sources(found.root), found.version, wanted)
+    context = case.context(sources, found.version, wanted)
     verdict = _verdict(args, wanted, report, found.version)
-    return output.emit(args, found, wanted, report, verdict, preflight.examine(context))
+    findings = preflight.examine(context)
+    return output.emit(args, found, wanted, report, verdict, findings, context.unseen)
 
 
 def _gates(args: argparse.Namespace, found: Installation, wanted: Request) -> Report:

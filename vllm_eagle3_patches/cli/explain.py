@@ -13,6 +13,7 @@ from vllm_eagle3_patches.errors import RefusedError, UsageError
 from vllm_eagle3_patches.target import KIMI_K25
 
 if TYPE_CHECKING:  # imported when needed: the other commands start without them
+    from vllm_eagle3_patches.explain.installed import Installed
     from vllm_eagle3_patches.explain.report import Report
     from vllm_eagle3_patches.explain.scan import Scanner
 
@@ -30,14 +31,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--follow",
         metavar="FILE",
-        help="read FILE as it grows, until the server is up (exit 0) or has failed (exit 1)",
+        help="read FILE as it grows, until the server is up (exit 0) or has failed (exit 1); "
+        "a pipe, or - for the input, also ends where its writer ends (exit 1)",
     )
 
 
 def execute(args: argparse.Namespace) -> int:
     """0: up, still loading or stopped; 1: failed; 2: no such log; 3: not a log of vLLM."""
+    from vllm_eagle3_patches.explain.installed import look
     from vllm_eagle3_patches.explain.render import as_json, as_text
-    from vllm_eagle3_patches.explain.report import FAILED, report
+    from vllm_eagle3_patches.explain.report import FAILED, LOADING, report
 
     if (args.log is None) == (args.follow is None):
         raise UsageError("name one log: LOG, - for the input, or --follow FILE")
@@ -49,13 +52,30 @@ def execute(args: argparse.Namespace) -> int:
             next="name the file that holds the server's standard output and error",
         )
     found = report(scanner.story)
-    code = 1 if found.status == FAILED else 0
-    fix = _fix(args, found)
+    # Only a pipe lets `--follow` come to an end before the server is up or has failed.
+    ended = args.follow is not None and found.status == LOADING
+    code = 1 if found.status == FAILED or ended else 0
+    notes = [f"not read to its end: {scanner.damaged}"] if scanner.damaged else []
+    if ended:
+        notes.append("the input ended before the server was up")
+    there = look(
+        found,
+        python=args.python,
+        site_packages=args.site_packages,
+        allow_editable=args.allow_editable,
+    )
+    notes += there.notes(found) if there is not None else []
+    fix = _fix(args, found, there)
     if args.json:
-        answer = {**output.facts(args, code, None, None), **as_json(found, fix)}
+        answer = {
+            **output.facts(args, code, None, None),
+            **as_json(found, fix),
+            "installed": there and there.as_json(),
+            "notes": notes,
+        }
         print(json.dumps(answer))
     elif code or not args.quiet:
-        print("\n".join(as_text(found, fix)))
+        print("\n".join([*as_text(found, fix), *(f"  note: {note}" for note in notes)]))
     return code
 
 
@@ -90,8 +110,11 @@ def _follow(args: argparse.Namespace) -> Scanner:
     return follow(Path(args.follow), told)
 
 
-def _fix(args: argparse.Namespace, found: Report) -> str | None:
+def _fix(args: argparse.Namespace, found: Report, there: Installed | None) -> str | None:
     """The command that opens the gate, where one does, before any other advice."""
+    advice = there.advice() if there is not None else None
+    if advice is not None:
+        return advice
     if not found.apply:
         return found.fix
     name = found.facts.target_architecture or found.facts.model

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from vllm_eagle3_patches import __version__
-from vllm_eagle3_patches.cli import output
-from vllm_eagle3_patches.errors import PatchError, WriteError
+from vllm_eagle3_patches.cli import check, output
+from vllm_eagle3_patches.errors import PatchError, UsageError, WriteError
 
 COMMANDS = {
     "check": "which gates stand between this vLLM and EAGLE-3; writes nothing",
@@ -79,7 +79,13 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; returns its exit code (2 for usage errors, as argparse does)."""
     output.prepare()
-    args = parser().parse_args(argv)
+    words = sys.argv[1:] if argv is None else list(argv)
+    typed = check.retyped(words)
+    if typed is not None:
+        error = UsageError("put -- before the command of your own", next=typed)
+        print(f"vllm-eagle3-patch: error: {error}", file=sys.stderr)
+        return error.exit
+    args = parser().parse_args(words)
     collecting = gc.isenabled()
     # A short run, and syntax trees hold no cycles. Looking for some now, and once more at the end
     # of the process, would take a third of the time of `check`.

@@ -131,8 +131,9 @@ def emit(
     report: Report,
     verdict: str,
     findings: Sequence[Fault] | None = None,
+    unseen: Sequence[str] = (),
 ) -> int:
-    """Prints the report, what preflight found, and the verdict; returns the exit code."""
+    """Prints the report, what preflight found and could not see, and the verdict; exit code."""
     code = report.exit or int(any(fault.severity == "error" for fault in findings or ()))
     if report.problem is not None:
         located(args, report.problem)
@@ -142,7 +143,7 @@ def emit(
                 {
                     **facts(args, code, installation, wanted),
                     **_results(report),
-                    **({} if findings is None else {"findings": [f.as_json() for f in findings]}),
+                    **_preflight(findings, unseen),
                     **error(report.problem),
                 }
             )
@@ -156,12 +157,18 @@ def emit(
         if findings is not None:
             from vllm_eagle3_patches.preflight.report import summary
 
-            print(summary(findings))
+            print(summary(findings, unseen))
     if report.problem is not None:
         if sys.stdout is not None:
             sys.stdout.flush()
         print(f"vllm-eagle3-patch: error: {report.problem}", file=sys.stderr)
     return code
+
+
+def _preflight(findings: Sequence[Fault] | None, unseen: Sequence[str]) -> dict[str, object]:
+    if findings is None:
+        return {}
+    return {"findings": [f.as_json() for f in findings], "not_compared": list(unseen)}
 
 
 def _print_faults(findings: Sequence[Fault], *, apart: bool) -> None:

@@ -101,18 +101,24 @@ class Facts:
             return None
         return up - began if up >= began else up - began + timedelta(days=366)  # over New Year
 
-    def note(self, line: Line) -> None:
-        """Takes from the line what it says, if anything."""
-        if line.time is not None:
+    def note(self, line: Line) -> bool:
+        """Takes from the line what it says, and tells whether it said anything."""
+        told = False
+        if line.time is not None and line.time != self.latest:
             self.latest = line.time
             self.began = self.began or line.time
+            told = True
         text = line.text
+        if _ANY.search(text) is None:
+            return told
+        before = (self.__dict__.copy(), len(self.architectures))
         for key, read in _READERS:
             if key in text:
                 read(self, line)
         for key, stage in _STAGES:
             if key in text:
                 self._stage(line, stage, None)
+        return told or before != (self.__dict__, len(self.architectures))
 
     def _stage(self, line: Line, stage: str, percent: int | None) -> None:
         self.stage, self.percent, self.alive_at = stage, percent, line.number
@@ -198,6 +204,9 @@ _READERS: tuple[tuple[str, Callable[[Facts, Line], None]], ...] = (
     ("Application shutdown complete", Facts._stopping),
     ("trigger received signal", Facts._stopping),
 )
+
+
+_ANY = re.compile("|".join(re.escape(key) for key, _ in (*_READERS, *_STAGES)))
 
 
 def _time(text: str | None) -> datetime | None:

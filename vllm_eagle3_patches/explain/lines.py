@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
+ALIKE = 1000  # records of one flattened line that differ in numbers alone; more tell nothing
 LONGEST = 8192  # characters of a record that are looked at
 
+_NUMBER = re.compile(r"\d+")
 # Colours: real, as text, or with the escape lost; and a carriage return as text.
 _COLOUR = re.compile(
     r"(?:\x1b|\^\[|\\x1b|\\033|\\u001b|[\ufffd\u241b])\[[0-9;?]*[A-Za-z]"
@@ -34,7 +37,7 @@ _ONE_PROCESS, _ONE_LEVEL, _ONE_CUSTOM = (
 )
 _RECORD = re.compile(
     rf"(?:{_ONE_PROCESS}\s{{1,3}})*(?:{_ONE_LEVEL}|{_ONE_CUSTOM})"
-    rf"|{_ONE_PROCESS}(?:\s{{1,3}}{_ONE_PROCESS})*"
+    rf"|{_ONE_PROCESS}(?:\s{{0,3}}{_ONE_PROCESS})*"
 )
 # What other programs put before a line that has no prefix of vLLM's.
 _OUTER = re.compile(
@@ -86,8 +89,12 @@ def parse(number: int, raw: str) -> Iterator[Line]:
             yield from _from_json(number, structured)
             return
     if raw.count("pid=") > 1 or raw.count(".py:") > 1 or raw.count(" - ERROR - ") > 1:
+        likes: Counter[str] = Counter()
         for record in _records(raw):
-            yield _line(number, record)
+            shape = _NUMBER.sub("", record[:200])
+            likes[shape] += 1
+            if likes[shape] <= ALIKE:
+                yield _line(number, record)
     else:
         yield _line(number, raw)
 

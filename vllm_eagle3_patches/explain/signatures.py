@@ -89,6 +89,20 @@ class Signature:
         return max(_PLACEHOLDER.split(self.text)[::2], key=len)
 
     @functools.cached_property
+    def _literals(self) -> Sequence[str]:
+        return [part for part in _PLACEHOLDER.split(self.text)[::2] if part]
+
+    def _may_stand_in(self, message: str) -> bool:
+        """Whether all that does not vary is there in order: in one pass, before the pattern."""
+        at = 0
+        for part in self._literals:
+            at = message.find(part, at)
+            if at < 0:
+                return False
+            at += len(part)
+        return True
+
+    @functools.cached_property
     def pattern(self) -> re.Pattern[str]:
         tail = f"(?:.{{0,20}}?{self._expression(self.tail)})?" if self.tail else ""
         return re.compile(self._expression(self.text) + tail, re.DOTALL)
@@ -113,7 +127,7 @@ class Signature:
             return None
         values: dict[str, str] = {}
         if self.text:
-            if self.needle not in fault.message:
+            if self.needle not in fault.message or not self._may_stand_in(fault.message):
                 return None
             found = self.pattern.search(fault.message)
             if found is None:
@@ -190,6 +204,13 @@ def _index() -> tuple[Mapping[str, Sequence[int]], Sequence[tuple[str, int]], Se
     return by_word, by_part, textless
 
 
+@functools.lru_cache(maxsize=1024)
+def _by_name(exception: str) -> Sequence[int]:
+    """The rows without text that an exception of this name may belong to."""
+    rows, (*_, textless) = table(), _index()
+    return [n for n in textless if not rows[n].exception or rows[n].names.search(exception)]
+
+
 def lookup(fault: Fault, arguments: str = "") -> tuple[Signature, Mapping[str, str]] | None:
     """The first row that fits, with the values of its placeholders."""
     rows, message = table(), fault.message
@@ -197,8 +218,10 @@ def lookup(fault: Fault, arguments: str = "") -> tuple[Signature, Mapping[str, s
     candidates = [number for part, number in by_part if part in message]
     for word in by_word.keys() & message.split():
         candidates += by_word[word]
-    if fault.exception is not None or fault.cut:
+    if fault.cut:
         candidates += textless
+    elif fault.exception is not None:
+        candidates += _by_name(fault.exception)
     for number in sorted(candidates):
         values = rows[number].match(fault, arguments)
         if values is not None:

@@ -108,14 +108,21 @@ class Start:
 
 
 class Story:
-    """Feed it records in the log's order, `flush` at a pause or the end, then read `starts`."""
+    """Feed it records in the log's order, `flush` at a pause or the end, then read `starts`.
+
+    `effect` says what the lines did since it was last set to False: nothing, one more time a known
+    event (which it then is), or more than that; `told` whether they changed what is known of the
+    server itself.
+    """
 
     def __init__(self) -> None:
         self.starts = [Start()]  # the last ones; `count` of all
         self.count = 1
         self.recognised = False  # something in the log was vLLM's
+        self.effect: Event | bool = False
+        self.told = False
         self._assemblers: OrderedDict[str | None, Assembler] = OrderedDict()
-        self._busy: dict[str | None, int] = {}  # process -> its last line's number
+        self._busy: dict[str | None, int] = {}  # process -> its last line's number, oldest first
 
     @property
     def now(self) -> Start:
@@ -127,20 +134,23 @@ class Story:
         return bool(self._busy)
 
     def feed(self, line: Line) -> None:
-        if line.process is not None or line.level is not None:
-            self.recognised = True
+        if not self.recognised and (line.process is not None or line.level is not None):
+            self.recognised = self.effect = True
         if self._busy:
             self._settle(line.number)
         quiet = line.level in ("INFO", "DEBUG", "WARNING")
         if line.level != "ERROR":
             if is_banner(line):
                 self._banner(line)
-            self.now.facts.note(line)
+                self.effect = True
+            if self.now.facts.note(line):
+                self.told = True
         assembler = self._assemblers.get(line.key)
         if quiet:
             if assembler is not None and assembler.busy:
                 self._take(assembler.flush())
                 self._busy.pop(line.key, None)
+                self.effect = True
             if line.level == "WARNING" or "[shutdown]" in line.text:
                 self._plain(line, quiet=True)
             return
@@ -148,17 +158,17 @@ class Story:
             assembler = self._assembler(line.key)
         inside = assembler.open is not None
         self._take(assembler.feed(line))
+        self._busy.pop(line.key, None)
         if assembler.busy:
             self._busy[line.key] = line.number
-        else:
-            self._busy.pop(line.key, None)
-            if not inside:
-                self._plain(line)
+            self.effect = True
+        elif not inside:
+            self._plain(line)
 
     def flush(self) -> None:
         """Takes what is still open as it is: at the end, or when the log falls silent."""
-        for assembler in self._assemblers.values():
-            self._take(assembler.flush())
+        for key in list(self._busy):
+            self._take(self._assemblers[key].flush())
         self._busy.clear()
 
     def _assembler(self, key: str | None) -> Assembler:
@@ -169,8 +179,10 @@ class Story:
         return self._assemblers.setdefault(key, Assembler())
 
     def _settle(self, number: int) -> None:
-        silent = [key for key, last in self._busy.items() if number - last > PATIENCE]
-        for key in silent:
+        while self._busy:
+            key = next(iter(self._busy))
+            if number - self._busy[key] <= PATIENCE:
+                return
             del self._busy[key]
             self._take(self._assemblers[key].flush())
 
@@ -207,8 +219,9 @@ class Story:
         found = found or lookup(fault, start.facts.arguments)
         signature, values = found or (None, {})
         self.recognised = True
-        if signature is not None and signature.fatal:
-            start.fatal_at = start.fatal_at or line.number
+        if signature is not None and signature.fatal and not start.fatal_at:
+            start.fatal_at = line.number
+            self.effect = True
         quoted = signature is not None and values.get(signature.cause)
         if quoted:
             self._add(line, Fault(None, quoted))
@@ -220,10 +233,13 @@ class Story:
         known = start.events.get(key)
         if known is not None:
             known.count += 1
+            self.effect = known if self.effect is False else True
             if line.number < known.line.number:  # its message was open until now
                 start.events[key] = replace(event, count=known.count)
+                self.effect = True
         elif len(start.events) < start.room(signature):
             start.events[key] = event
+            self.effect = True
 
 
 def _depth(line: Line, frames: Iterable[Frame]) -> int:

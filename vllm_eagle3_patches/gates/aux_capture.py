@@ -162,7 +162,9 @@ def _inspect(sources: Sources, structure: Structure) -> Finding:
     if verdict:
         detail = f"{owner.name}.forward returns the aux hidden states asked for"
         return Finding(NAME, State.NATIVE, owner.path, forward.lineno, detail)
-    if verdict is False and why and claims(sources, structure.top) and _returns_pair(forward):
+    known_form = all(header.known for _, header in decoder.loops(forward))
+    own_form = verdict is False and why and known_form and _returns_pair(forward)
+    if own_form and claims(sources, structure.top):
         detail = f"upstream's {owner.name} captures in a form of its own, not read: {why}"
         return Finding(NAME, State.NATIVE, owner.path, forward.lineno, detail)
     if verdict is False:

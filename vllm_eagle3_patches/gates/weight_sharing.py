@@ -94,7 +94,7 @@ def _aliases(sources: Sources, structure: Structure) -> dict[tuple[str, str], di
         loop = forward_with_loop(sources, decoder)
         if loop is not None:
             inner["layers"] = f"self.{find_loop(loop[1]).container}"
-    if not _sets(sources, causal, "lm_head") and not claims(sources, structure.top):
+    if not _sets(sources, causal, "lm_head"):
         own["lm_head"] = _head(sources, causal)
     found = {}
     for site, names in ((causal, own), (holder, inner)):
@@ -123,7 +123,7 @@ def _made_by(sources: Sources, site: ClassSite, cls: str) -> str:
 
 
 def _head(sources: Sources, causal: ClassSite) -> str:
-    """The head `compute_logits` hands to the logits processor."""
+    """The head `compute_logits` hands to the logits processor, where no `lm_head` is set."""
     owner = owner_of(sources, causal, "compute_logits")
     method = owner.method("compute_logits") if owner else None
     heads = {
@@ -133,7 +133,7 @@ def _head(sources: Sources, causal: ClassSite) -> str:
         and ast.unparse(node.func) == "self.logits_processor"
         and node.args
     }
-    heads = {head for head in heads if not head.endswith(".base_layer")}
+    heads = {head for head in heads if not head.endswith(".base_layer")} - {"self.lm_head"}
     if len(heads) != 1 or not next(iter(heads)).startswith("self."):
         raise RefusedError(f"{causal.name} has no lm_head that can be named", where=causal.path)
     return heads.pop()

@@ -11,9 +11,10 @@ from vllm_eagle3_patches.errors import PatchError
 from vllm_eagle3_patches.preflight.case import Case, case
 from vllm_eagle3_patches.preflight.checks import CHECKS
 from vllm_eagle3_patches.preflight.context import Context
+from vllm_eagle3_patches.preflight.declared import Declared
 from vllm_eagle3_patches.preflight.findings import Finding, Severity, warning
 
-__all__ = ["CLASSES", "Case", "Context", "Finding", "Severity", "case", "examine"]
+__all__ = ["CLASSES", "Case", "Context", "Declared", "Finding", "Severity", "case", "examine"]
 
 
 def examine(context: Context) -> tuple[Finding, ...]:

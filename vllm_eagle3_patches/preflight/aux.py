@@ -7,7 +7,7 @@ the target's default.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,27 +36,51 @@ class Named:
     key: str
 
 
+@dataclass(frozen=True)
+class Odd:
+    """A value under one of the keys that is no list of layer ids."""
+
+    value: object
+    key: str
+
+
 def _ids(value: object) -> Ids | None:
-    if isinstance(value, (list, tuple)) and value and all(type(i) is int for i in value):
-        return tuple(value)
-    return None
+    """A list of whole numbers; 2.0 equals 2 where vLLM looks a layer's number up in them."""
+    if not isinstance(value, (list, tuple)) or not value:
+        return None
+    if not all(type(i) is int or (type(i) is float and i.is_integer()) for i in value):
+        return None
+    return tuple(map(int, value))
+
+
+def _places(raw: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
+    yield f"`{KEY}`", raw.get(KEY)
+    nested = raw.get(NESTED)
+    if isinstance(nested, dict):
+        for key in (KEY, "layer_ids"):
+            yield f"`{NESTED}.{key}`", nested.get(key)
+
+
+def odd(raw: Mapping[str, Any]) -> tuple[Odd, ...]:
+    """What stands under the known keys and cannot be layer ids; nothing and null ask for none."""
+    return tuple(
+        Odd(value, key)
+        for key, value in _places(raw)
+        if value not in (None, [], {}, "") and _ids(value) is None
+    )
 
 
 def named(raw: Mapping[str, Any]) -> Named | None:
     """The ids in config.json, under whichever of the known keys."""
-    found = _ids(raw.get(KEY))
-    if found:
-        return Named(found, f"`{KEY}`")
-    nested = raw.get(NESTED)
-    for key in (KEY, "layer_ids"):
-        found = _ids(nested.get(key)) if isinstance(nested, dict) else None
-        if found:
-            return Named(found, f"`{NESTED}.{key}`")
-    return None
+    found = ((_ids(value), key) for key, value in _places(raw))
+    return next((Named(ids, key) for ids, key in found if ids), None)
 
 
 def read_by(sources: Sources, runner: str, drafter: Drafter) -> Ids | object | None:
-    """The ids this runner takes from the drafter's config; None for none, UNKNOWN if unsure."""
+    """The ids this runner takes from the drafter's config; None for none, UNKNOWN if unsure.
+
+    Where it takes a list that holds other things than ids, that list as a tuple.
+    """
     path, name = (
         (V1_RUNNER, "_get_eagle3_aux_layers_from_config")
         if runner == V1
@@ -73,12 +97,14 @@ def read_by(sources: Sources, runner: str, drafter: Drafter) -> Ids | object | N
     )
     if outcome.value is None:
         return None
-    return _ids(outcome.value) or UNKNOWN
+    taken = outcome.value
+    other = tuple(taken) if isinstance(taken, (list, tuple)) and taken else UNKNOWN
+    return _ids(taken) or other
 
 
 def default(sources: Sources, architecture: str, layers: int) -> Ids | None:
     """The target's default ids; where its class has none yet, those that our patch gives it."""
-    holder = Bag({"layers": [None] * layers})
+    holder = Bag({"layers": range(layers)})  # only its length is asked for
     holder.set("model", holder)
     holder.set("language_model", holder)
     holder.set("get_language_model", lambda: holder)

@@ -2,8 +2,7 @@
 
 Source: `FlexibleArgumentParser.parse_args` (`vllm/utils/__init__.py` to 0.11.0,
 `vllm/utils/argparse_utils.py` later): dashes and underscores are the same, `--a.b value` fills
-the JSON of `--a` and replaces it when it is given too, `k` is 1000 and `K` 1024.  Options this
-module does not know are passed over.
+the JSON of `--a` and replaces it when it is given too, `k` is 1000 and `K` 1024.
 """
 
 from __future__ import annotations
@@ -11,23 +10,16 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from vllm_eagle3_patches.errors import UsageError
+from vllm_eagle3_patches.preflight import config_file, snippets
+from vllm_eagle3_patches.preflight.declared import Declared
 from vllm_eagle3_patches.preflight.findings import Finding, error, warning
+from vllm_eagle3_patches.preflight.words import REMOVED, split
 
-SHORT = {
-    "-tp": "--tensor-parallel-size",
-    "-pp": "--pipeline-parallel-size",
-    "-q": "--quantization",
-    "-sc": "--speculative-config",
-    "-ac": "--attention-config",
-}
-# Flags without a value that stand before the model now and then; `--enable-…` and the like too.
-FLAGS = ("trust-remote-code", "enforce-eager", "async-scheduling", "language-model-only")
-FLAG_PREFIXES = ("enable-", "disable-", "no-", "skip-")
 SPECULATIVE = "speculative-config"
 # 0.24.0 on: single options for three keys of the speculative configuration.
 SINGLE = {
@@ -35,10 +27,9 @@ SINGLE = {
     "spec-model": "model",
     "spec-tokens": "num_speculative_tokens",
 }
-# Options of vLLM's V0 engine; the V1 parser knows none of them.
-REMOVED = ("speculative-model", "num-speculative-tokens", "speculative-draft-tensor-parallel-size")
 UNITS = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}
-HOW = '--speculative-config \'{"method": "eagle3", "model": …, "num_speculative_tokens": 3}\''
+GAP = "…"
+HOW = '--speculative-config \'{"method": "eagle3", "model": "…", "num_speculative_tokens": 3}\''
 
 
 @dataclass(frozen=True)
@@ -51,6 +42,7 @@ class Serve:
         options: the other options by name without dashes; a flag's value is "true".
         environment: `NAME=value` words before the command.
         findings: what is wrong with the command line itself.
+        unreadable: whether there is a speculative configuration that is no JSON object.
     """
 
     model: str | None = None
@@ -58,6 +50,7 @@ class Serve:
     options: dict[str, str] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
+    unreadable: bool = False
 
     def integer(self, name: str) -> int | None:
         match = re.fullmatch(r"(\d+(?:\.\d+)?)([kmgKMG]?)", self.options.get(name, ""))
@@ -91,59 +84,29 @@ def _object(text: str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def _is_flag(name: str) -> bool:
-    return name in FLAGS or name.startswith(FLAG_PREFIXES)
-
-
-def _options(words: Sequence[str]) -> tuple[list[tuple[str, str]], list[str]]:
-    """Options with their values in order, and the words that belong to none."""
-    options: list[tuple[str, str]] = []
-    rest: list[str] = []
-    position = 0
-    while position < len(words):
-        word = words[position]
-        position += 1
-        key, equals, value = word.partition("=")
-        head, dot, tail = key.partition(".")
-        head = SHORT.get(head, head)
-        if not head.startswith("--") or head == "--":
-            # `-O3`, `-dp 8`: a short option of no interest; its value looks like a word.
-            if re.fullmatch(r"-[a-z]+", word) and position < len(words):
-                position += not words[position].startswith("-")
-            elif not word.startswith("-"):
-                rest.append(word)
-            continue
-        name = head[2:].replace("_", "-") + (f".{tail}" if dot else "")
-        if not equals:
-            following = words[position] if position < len(words) else "--"
-            takes = not following.startswith("-") or re.fullmatch(r"-\d+", following) is not None
-            if takes and (not _is_flag(name) or following.lower() in ("true", "false")):
-                value = following
-                position += 1
-            else:
-                value = "true"
-        options.append((name, value))
-    return options, rest
-
-
-def parse(words: Iterable[str]) -> Serve:
-    """Reads the options that follow `vllm serve MODEL`."""
-    options, rest = _options(list(words))
+def parse(words: Iterable[str], declared: Declared | None = None) -> Serve:
+    """Reads the options that follow `vllm serve`; `declared` are those of the installed vLLM."""
+    expanded, problems = config_file.expand(list(words), declared)
+    found = split(expanded, declared)
     plain: dict[str, str] = {}
     dotted: dict[str, Any] = {}
-    findings: list[Finding] = []
-    for name, value in options:
+    findings = [*problems, *found.findings]
+    for name, value in found.options:
         head, _, tail = name.partition(".")
         if head == SPECULATIVE and tail:
             _nest(dotted, tail.replace("-", "_").split("."), value)
         else:
             plain[name] = value
-    speculative = _speculative(plain.pop(SPECULATIVE, None), dotted, findings)
+    given = plain.pop(SPECULATIVE, None)
+    if given in ("", "None"):  # `optional_type` of vLLM's parser
+        given = None
+    speculative = _speculative(given, dotted, findings)
+    unreadable = given is not None and not dotted and _object(given) is None
     for option, key in SINGLE.items():
         if option in plain:
             value = plain.pop(option)
             speculative = {**(speculative or {}), key: _typed(value)}
-    removed = [f"--{name}" for name in REMOVED if name in plain]
+    removed = [f"--{n}" for n in REMOVED if n in plain and not _declares(declared, n)]
     if removed:
         findings.append(
             error(
@@ -152,8 +115,13 @@ def parse(words: Iterable[str]) -> Serve:
                 f"use {HOW}",
             )
         )
-    model = plain.pop("model", None) or (rest[0] if rest else None)
-    return Serve(model, speculative, plain, {}, tuple(findings))
+    named = plain.pop("model", None)
+    model = found.rest[0] if found.rest else named
+    return Serve(model, speculative, plain, {}, tuple(findings), unreadable)
+
+
+def _declares(declared: Declared | None, name: str) -> bool:
+    return declared is not None and declared.option(f"--{name}") is not None
 
 
 def _typed(value: str) -> Any:
@@ -192,14 +160,29 @@ def _speculative(
         findings.append(
             error(
                 "argument",
-                f"--speculative-config is not a JSON object: {given[:80]}",
+                f"--speculative-config is not a JSON object: {_why(given)}: {_shortened(given)}",
                 f"quote it for the shell: {HOW}",
             )
         )
     return parsed or {}
 
 
-def command_line(words: Sequence[str]) -> Serve:
+def _why(text: str) -> str:
+    try:
+        found = json.loads(text)
+    except ValueError as problem:
+        single = "'" in text and '"' not in text
+        return f"{problem}{' (JSON has double quotes)' if single else ''}"
+    except RecursionError:
+        return "nested too deep"
+    return f"a {type(found).__name__}"
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= 200 else f"{text[:200]}…"
+
+
+def command_line(words: Sequence[str], declared: Declared | None = None) -> Serve:
     """Reads a whole command: `[NAME=value …] vllm serve MODEL …`, or the API server's module.
 
     Raises:
@@ -214,8 +197,9 @@ def command_line(words: Sequence[str]) -> Serve:
     for number, word in enumerate(rest):
         serves = word == "serve" and number and rest[number - 1].split("/")[-1] == "vllm"
         if serves or word.startswith("vllm.entrypoints."):
-            found = parse(rest[number + 1 :])
-            return Serve(found.model, found.speculative, found.options, environment, found.findings)
+            found = parse(rest[number + 1 :], declared)
+            problems = _model_option(rest[number + 1 :], found.model, declared) if serves else ()
+            return replace(found, environment=environment, findings=(*found.findings, *problems))
     raise UsageError(
         "this is not a vllm serve command",
         where=shlex.join(words)[:200],
@@ -223,13 +207,32 @@ def command_line(words: Sequence[str]) -> Serve:
     )
 
 
-def arguments(text: str) -> Serve:
+def _model_option(
+    words: Sequence[str], model: str | None, declared: Declared | None
+) -> Iterator[Finding]:
+    """`--model` beside `vllm serve`: refused to 0.11.0, later moved before the other words."""
+    given = next((w for w in words if re.match(r"--model(=|$)", w)), None)
+    if given is None or declared is None:
+        return
+    name = given.partition("=")[2] or words[min(words.index(given) + 1, len(words) - 1)]
+    texts = [snippets.text(declared.sources, path) for path in config_file.PARSERS]
+    if any("model_in_cli_args = any(" in text for text in texts):
+        yield error("argument", "this vLLM's serve command refuses --model", f"vllm serve {name} …")
+    elif model not in (None, name):
+        yield error(
+            "argument",
+            f"the model is named twice, as {model} and by --model {name}: vLLM's parser refuses it",
+            "name it once, right after `vllm serve`",
+        )
+
+
+def arguments(text: str, declared: Declared | None = None) -> Serve:
     """Reads the string of `--serve-args`.
 
     Raises:
         UsageError: its quotes do not match.
     """
     try:
-        return parse(shlex.split(text))
+        return parse(shlex.split(text), declared)
     except ValueError as problem:
         raise UsageError(f"--serve-args: {problem}", where=text[:200]) from None

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 from vllm_eagle3_patches.preflight import aux, capture, runner
 from vllm_eagle3_patches.preflight.aux import Ids, Named
@@ -15,7 +15,6 @@ from vllm_eagle3_patches.preflight.command import Serve
 from vllm_eagle3_patches.preflight.drafter import Drafter
 from vllm_eagle3_patches.preflight.facts import TargetFacts, derived_length
 from vllm_eagle3_patches.preflight.safetensors import Tensor
-from vllm_eagle3_patches.preflight.values import UNKNOWN
 from vllm_eagle3_patches.sources import Sources
 
 
@@ -57,16 +56,23 @@ class Context:
         return aux.default(self.sources, self.target.architecture, layers)
 
     @cached_property
+    def read_ids(self) -> dict[str, object]:
+        """What each possible runner takes from the drafter's config; None where it takes none."""
+        return {name: aux.read_by(self.sources, name, self.drafter) for name in self.runners}
+
+    @cached_property
     def taken_ids(self) -> dict[str, Ids | None]:
         """The ids each possible runner will ask for; None where that is not known."""
         taken: dict[str, Ids | None] = {}
-        for name in self.runners:
-            found = aux.read_by(self.sources, name, self.drafter)
-            if found is None:
-                taken[name] = self.default_ids
-            else:
-                taken[name] = found if found is not UNKNOWN and isinstance(found, tuple) else None
+        for name, found in self.read_ids.items():
+            whole = isinstance(found, tuple) and all(type(i) is int for i in found)
+            taken[name] = self.default_ids if found is None else cast(Ids, found) if whole else None
         return taken
+
+    @cached_property
+    def unseen(self) -> tuple[str, ...]:
+        """What was not compared because it is not known: sentences, each with what to give."""
+        return tuple(_unseen(self.target, self.drafter))
 
     def tensor(self, *names: str) -> Tensor | None:
         """The first of these tensors the drafter's files have."""
@@ -87,3 +93,28 @@ class Context:
     def dtype(self) -> str | None:
         asked = self.serve.options.get("dtype", "auto")
         return self.target.dtype if asked == "auto" else asked
+
+
+def _unseen(target: TargetFacts, drafter: Drafter) -> Iterator[str]:
+    sizes = {
+        "hidden_size": target.hidden_size,
+        "num_hidden_layers": target.layers,
+        "vocab_size": target.vocab_size,
+    }
+    missing = [name for name, size in sizes.items() if size is None]
+    if missing and not target.config:
+        yield (
+            f"nothing was compared with the target's sizes: {target.architecture} is a name "
+            "without a config.json; give --model a folder or cached id that has one"
+        )
+    elif missing:
+        yield (
+            f"nothing was compared with the target's {', '.join(missing)}: its config.json does "
+            "not give them; give --model a folder with the whole config.json"
+        )
+    if drafter.weights.tensors is None and not drafter.weights.problems:
+        yield (
+            "the drafter's tensors were not compared: "
+            f"{', '.join(drafter.weights.unread[:3])} is no safetensors file; convert it, or "
+            "fetch the safetensors"
+        )

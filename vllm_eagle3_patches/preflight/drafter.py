@@ -88,6 +88,17 @@ def is_speculators(raw: Mapping[str, Any]) -> bool:
     )
 
 
+def is_eagle3(raw: Mapping[str, Any], weights: Weights) -> bool:
+    """Whether the head is surely EAGLE-3, by its name, its vocabulary or its tensors."""
+    named = f"{_first(raw)} {raw.get('speculators_model_type')}"
+    tensors = weights.tensors or {}
+    return (
+        "agle3" in named
+        or raw.get("draft_vocab_size") is not None
+        or any(name.startswith("midlayer.") or name == "d2t" for name in tensors)
+    )
+
+
 def _first(config: Mapping[str, Any]) -> str | None:
     names = config.get("architectures")
     return names[0] if isinstance(names, list) and names and isinstance(names[0], str) else None
@@ -134,7 +145,7 @@ def _convert(sources: Sources, raw: Mapping[str, Any]) -> tuple[dict[str, Any], 
     updaters = _updaters(sources)
     if not updaters:
         return config, "this vLLM does not know the speculators format"
-    if kind not in updaters:
+    if not isinstance(kind, str) or kind not in updaters:
         return config, f"speculators_model_type {kind!r} is not one of {', '.join(updaters)}"
     if not isinstance(layer, dict):
         return config, "ValueError: Must provide transformer_layer_config"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
-from vllm_eagle3_patches.preflight.expressions import Expressions, truth
+from vllm_eagle3_patches.preflight.expressions import Expressions, too_long, truth
 from vllm_eagle3_patches.preflight.values import MISSING, UNKNOWN, Bag, Made, known
 
 BUILTINS: dict[str, Callable[..., object]] = {
@@ -65,6 +65,8 @@ class Evaluator(Expressions):
             results = [truth(item) for item in arguments[0]]
             wanted = name == "any"
             return wanted if wanted in results else UNKNOWN if None in results else not wanted
+        if too_long(*arguments) and name not in ("len", "range"):
+            return UNKNOWN
         if name in BUILTINS and known(*arguments) and not keywords:
             try:
                 return BUILTINS[name](*arguments)
@@ -98,6 +100,8 @@ class Evaluator(Expressions):
             return MISSING
         for kind, methods in METHODS.items():
             if isinstance(owner, kind) and name in methods:
+                if too_long(*arguments):
+                    return UNKNOWN
                 if not known(*arguments) and not (name in ("append", "get") and arguments):
                     return UNKNOWN
                 try:

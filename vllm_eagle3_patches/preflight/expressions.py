@@ -43,6 +43,22 @@ def truth(value: object) -> bool | None:
     return True if isinstance(value, Bag) else bool(value)
 
 
+def too_long(*values: object) -> bool:
+    """Whether one of them has more items than are looked at, e.g. a `range` of a wild number."""
+    return any(isinstance(v, range) and v[MAX_ITEMS:] for v in values)
+
+
+def _repeats(op: ast.operator, left: object, right: object) -> bool:
+    """Whether `[x] * n` would be longer than is looked at."""
+    if not isinstance(op, ast.Mult):
+        return False
+    pairs = ((left, right), (right, left))
+    return any(
+        isinstance(items, (list, tuple, str)) and isinstance(count, int) and count > MAX_ITEMS
+        for items, count in pairs
+    )
+
+
 @dataclass
 class Expressions:
     """Evaluates expressions over `names`; `globals` are module-level values, read only."""
@@ -161,7 +177,7 @@ class Expressions:
     def _binop(self, node: ast.BinOp) -> object:
         left, right = self.value(node.left), self.value(node.right)
         apply = ARITHMETIC.get(type(node.op))
-        if apply is None or not known(left, right):
+        if apply is None or not known(left, right) or _repeats(node.op, left, right):
             return UNKNOWN
         try:
             return apply(left, right)
@@ -217,7 +233,7 @@ class Expressions:
         items = self.value(generators[0].iter)
         if not isinstance(items, (list, tuple, range, set, frozenset, dict)):
             return UNKNOWN
-        if len(items) > MAX_ITEMS:
+        if too_long(items) or len(items) > MAX_ITEMS:
             return UNKNOWN
         found = []
         inner = type(self)(dict(self.names), self.globals)

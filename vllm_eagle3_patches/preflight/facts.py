@@ -20,6 +20,7 @@ KIMI_K25: Mapping[str, Any] = {
         "qk_rope_head_dim": 64,
     },
 }
+LARGEST = 2**31 - 1  # no size of a model is larger
 TEXT = ("text_config", "llm_config", "language_config", "thinker_config")
 
 
@@ -35,7 +36,7 @@ def text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
 def integer(config: Mapping[str, Any], key: str) -> int | None:
     """A size: a whole number above 0, else None."""
     value = config.get(key)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+    return value if type(value) is int and 0 < value <= LARGEST else None
 
 
 def rope(config: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -24,15 +24,16 @@ def lines(findings: Sequence[Finding], *, coloured: bool = False) -> Iterator[st
             )
 
 
-def summary(findings: Sequence[Finding]) -> str:
-    """What was found, counted."""
+def summary(findings: Sequence[Finding], unseen: Sequence[str] = ()) -> str:
+    """What was found, counted; and what was not looked at, without which nothing is said to fit."""
     errors = sum(f.severity is Severity.ERROR for f in findings)
     warnings = len(findings) - errors
-    if not findings:
-        return "the drafter fits: nothing found"
     counts = [
         f"{number} {word}{'s' if number > 1 else ''}"
         for number, word in ((errors, "error"), (warnings, "warning"))
         if number
     ]
-    return f"drafter: {', '.join(counts)}"
+    if not findings and not unseen:
+        return "the drafter fits: nothing found"
+    said = ", ".join(counts) or "nothing found, but not everything was compared"
+    return "\n".join([f"drafter: {said}", *(f"  not known: {text}" for text in unseen)])

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from vllm_eagle3_patches.preflight.evaluate import Evaluator
-from vllm_eagle3_patches.preflight.expressions import MAX_ITEMS, truth
+from vllm_eagle3_patches.preflight.expressions import MAX_ITEMS, too_long, truth
 from vllm_eagle3_patches.preflight.values import UNKNOWN, Bag, known
 
 
@@ -131,7 +131,11 @@ class _Runner:
 
     def _for(self, node: ast.For) -> None:
         items = self.expressions.value(node.iter)
-        if not isinstance(items, (list, tuple, range, dict)) or len(items) > MAX_ITEMS:
+        if (
+            not isinstance(items, (list, tuple, range, dict))
+            or too_long(items)
+            or len(items) > MAX_ITEMS
+        ):
             self._maybe(node.body)
             return
         for item in items:

@@ -118,8 +118,10 @@ def test_refused_by_the_proposer() -> None:
 
 def test_eagle_1_head() -> None:
     """yuhuili/EAGLE-Qwen2-7B-Instruct on 0.10.2 (vLLM issue 24967)."""
-    drafter = with_settings(QWEN3_SPECFORGE, architectures=["Qwen2ForCausalLM"])
+    drafter = with_settings(
+        QWEN3_SPECFORGE, architectures=["Qwen2ForCausalLM"], draft_vocab_size=None
+    )
     args = "--speculative-config.method eagle --speculative-config.num_speculative_tokens 3"
-    (found,) = of_class(findings("0.10.2", QWEN3_4B, drafter, args=args), "drafter")
+    (found,) = of_class(findings("0.10.2", QWEN3_4B, drafter, None, args=args), "drafter")
     assert found.severity is Severity.ERROR
     assert "'EagleQwen2ForCausalLM'" in found.detail

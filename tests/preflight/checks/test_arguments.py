@@ -91,18 +91,54 @@ def test_parallel_drafting(asked: bool | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "severity"),
+    ("args", "severities"),
     [
-        ("--speculative-config {method:eagle3}", Severity.ERROR),
-        ("--speculative-model x --num-speculative-tokens 3", Severity.ERROR),
-        (
+        ("--speculative-config {method:eagle3}", [Severity.ERROR]),
+        ("--speculative-model x --num-speculative-tokens 3", [Severity.ERROR]),
+        (  # the JSON is dropped, and its method with it
             '--speculative-config \'{"method": "eagle3"}\' '
             "--speculative-config.num_speculative_tokens 3",
-            Severity.WARNING,
+            [Severity.WARNING, Severity.ERROR],
         ),
-        ("", None),
+        ("", []),
     ],
 )
-def test_command_line(args: str, severity: Severity | None) -> None:
+def test_command_line(args: str, severities: list[Severity]) -> None:
     found = of_class(findings("0.18.0", KIMI_K25, KIMI_MHA, args=args), "argument")
-    assert [f.severity for f in found] == ([severity] if severity else [])
+    assert [f.severity for f in found] == severities
+
+
+@pytest.mark.parametrize("version", ["0.10.2", "0.17.1", "0.32.0"])
+@pytest.mark.parametrize(
+    ("key", "value", "wanted"),
+    [
+        ("draft_tensor_parallel_size", "many", "a whole number"),
+        ("max_model_len", [2048], "a whole number"),
+        ("max_model_len", 2048.5, "a whole number"),
+        ("revision", 3, "a string"),
+    ],
+)
+def test_values_of_another_type(version: str, key: str, value: object, wanted: str) -> None:
+    (found,) = [f for f in arguments(version, {key: value}) if key in f.detail]
+    assert found.severity is Severity.ERROR and wanted in found.detail
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("draft_tensor_parallel_size", 0),
+        ("rejection_sample_method", "float99"),
+        ("use_local_argmax_reduction", "perhaps"),
+    ],
+)
+def test_values_outside_what_the_field_takes(key: str, value: object) -> None:
+    (found,) = [f for f in arguments("0.32.0", {key: value}) if key in f.detail]
+    assert found.severity is Severity.ERROR
+
+
+@pytest.mark.parametrize("version", ["0.10.2", "0.17.1", "0.32.0"])
+def test_values_that_pydantic_converts_are_in_order(version: str) -> None:
+    settings = {"max_model_len": "2048", "draft_tensor_parallel_size": None, "revision": "main"}
+    assert arguments(version, settings) == []
+    if version == "0.32.0":
+        assert arguments(version, {"enforce_eager": "yes", "max_model_len": 2048.0}) == []

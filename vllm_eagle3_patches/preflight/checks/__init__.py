@@ -9,6 +9,7 @@ from vllm_eagle3_patches.preflight.checks import (
     arguments,
     attention,
     aux_layers,
+    config_values,
     embedding,
     files,
     fusion,
@@ -32,6 +33,7 @@ CHECKS: tuple[Callable[[Context], Iterator[Finding]], ...] = tuple(
     for module in (
         arguments,
         files,
+        config_values,
         architecture,
         parallel,
         length,

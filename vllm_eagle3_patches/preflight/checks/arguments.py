@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 
 from vllm_eagle3_patches.preflight import snippets
+from vllm_eagle3_patches.preflight.annotations import field_of
 from vllm_eagle3_patches.preflight.context import Context
-from vllm_eagle3_patches.preflight.drafter import is_speculators
+from vllm_eagle3_patches.preflight.drafter import is_eagle3, is_speculators
 from vllm_eagle3_patches.preflight.findings import Finding, error, warning
+from vllm_eagle3_patches.preflight.option_values import refused_json
 from vllm_eagle3_patches.preflight.speculative import fields, methods
 
 CLASS = "argument"
@@ -18,14 +20,16 @@ INTERNAL = frozenset(
     {"target_model_config", "target_parallel_config", "draft_model_config"}
     | {"draft_parallel_config", "enable_chunked_prefill", "disable_log_stats"}
 )
+ELSEWHERE = ("method", "model", "num_speculative_tokens", "tensor_parallel_size")
 TRAINED = "mask_hidden not found in weights"
 
 
 def check(context: Context) -> Iterator[Finding]:
     yield from context.serve.findings
-    if context.serve.speculative is None or any(f.cls == CLASS for f in context.serve.findings):
+    if context.serve.speculative is None or context.serve.unreadable:
         return
     yield from _names(context)
+    yield from _values(context)
     yield from _method(context)
     yield from _count(context)
     yield from _parallel_drafting(context)
@@ -51,12 +55,27 @@ def _names(context: Context) -> Iterator[Finding]:
             "does not know",
             f"did you mean {close[0]!r}?" if close else "leave it out, or take a vLLM that has it",
         )
-    if "model" not in context.speculative:
+    if not context.speculative.get("model"):
         yield error(
             CLASS,
             "speculative_config names no model, so there is no drafter",
             '"model": the drafter\'s folder or Hugging Face id',
         )
+
+
+def _values(context: Context) -> Iterator[Finding]:
+    """Values of a type that the field of `SpeculativeConfig` does not take."""
+    for key, value in context.speculative.items():
+        if key in ELSEWHERE:
+            continue
+        field = field_of(context.sources, "SpeculativeConfig", key, None)
+        wanted = refused_json(field, value) if field is not None else None
+        if wanted is not None:
+            yield error(
+                CLASS,
+                f"speculative_config.{key} is {value!r}; vLLM {context.version} wants {wanted}",
+                f"correct {key}, or leave it out",
+            )
 
 
 def _method(context: Context) -> Iterator[Finding]:
@@ -74,14 +93,26 @@ def _method(context: Context) -> Iterator[Finding]:
             f"did you mean {close[0]!r}?" if close else '"method": "eagle3"',
         )
     else:
-        raw = context.drafter.raw
-        certain = "agle3" in f"{context.drafter.original} {raw.get('speculators_model_type')}"
-        yield (error if certain and method == "eagle" else warning)(
+        yield _other(context, str(method))
+
+
+def _other(context: Context, method: str) -> Finding:
+    """A method that vLLM knows, and that is not for this head."""
+    certain = is_eagle3(context.drafter.raw, context.drafter.weights)
+    if method == "eagle" and not certain:
+        return warning(
             CLASS,
-            f"speculative_config.method is {method!r}; this drafter "
-            f"{'is' if certain else 'is examined here as'} an EAGLE-3 head",
-            '"method": "eagle3"',
+            "speculative_config.method is 'eagle', and nothing in the drafter's config.json or "
+            "tensors marks an EAGLE-3 head: it is examined as an EAGLE-1 head, which needs none "
+            "of the gates",
+            'right for an EAGLE-1 head; for an EAGLE-3 one "method": "eagle3"',
         )
+    return (error if certain and method == "eagle" else warning)(
+        CLASS,
+        f"speculative_config.method is {method!r}; this drafter "
+        f"{'is' if certain else 'is examined here as'} an EAGLE-3 head",
+        '"method": "eagle3"',
+    )
 
 
 def _detected(context: Context) -> Iterator[Finding]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from vllm_eagle3_patches.preflight import snippets
+from vllm_eagle3_patches.preflight import aux, snippets
 from vllm_eagle3_patches.preflight.aux import KEY, NESTED, V1_RUNNER, Ids
 from vllm_eagle3_patches.preflight.context import Context
 from vllm_eagle3_patches.preflight.findings import Finding, error, warning
@@ -23,7 +23,8 @@ def check(context: Context) -> Iterator[Finding]:
         checked.append(ids)
         sure = len(set(context.taken_ids.values())) == 1
         yield from _reachable(context, runner, ids, layers, sure)
-    yield from _ignored(context)
+    yield from _odd(context, layers)
+    yield from _ignored(context, layers)
     yield from _unnamed(context)
     yield from _numbering(context, layers)
 
@@ -80,21 +81,80 @@ def _reachable(
         )
 
 
+def _odd(context: Context, layers: int) -> Iterator[Finding]:
+    """Ids that are no list of numbers: what each runner makes of them."""
+    fix = (
+        f'write the ids as a list of numbers between 1 and {layers - 1}: "{KEY}": '
+        f"{list(context.default_ids or (1,))} at the top level of the drafter's config.json"
+    )
+    for place in aux.odd(context.drafter.raw):
+        whole = list(place.value) if isinstance(place.value, (list, tuple)) else None
+        taken = [
+            name
+            for name, found in context.read_ids.items()
+            if isinstance(found, tuple) and list(found) == whole
+        ]
+        text = f"{place.key} of the drafter's config.json is {place.value!r}, no list of layer ids"
+        if not taken:
+            passed = all(found is None for found in context.read_ids.values())
+            does = (
+                f"passes over it and takes {context.default_ids}" if passed else "may not read it"
+            )
+            yield warning(
+                CLASS,
+                f"{text}: vLLM {context.version} {does}",
+                f"{fix}{_too_old(context)}",
+            )
+            continue
+        sure = len(taken) == len(context.read_ids)
+        yield (error if sure else warning)(
+            CLASS,
+            f"{text}: vLLM {context.version} takes it as it is, no layer's number equals "
+            f"{', '.join(repr(i) for i in whole or () if not _is_number(i))}, and fc gets too few "
+            "states",
+            fix,
+        )
+
+
+def _is_number(value: object) -> bool:
+    return type(value) is int or (type(value) is float and value.is_integer())
+
+
 def _list(ids: list[int]) -> str:
     return ", ".join(map(str, ids))
 
 
-def _ignored(context: Context) -> Iterator[Finding]:
+def _wrong(ids: Ids, layers: int) -> list[str]:
+    """What is wrong with ids that are not read, so that writing them elsewhere would not do."""
+    twice = sorted({i for i in ids if ids.count(i) > 1})
+    outside = sorted({i for i in ids if not 0 <= i <= layers})
+    said = [f"{_list(twice)} stand{'s' if len(twice) == 1 else ''} twice"] if twice else []
+    return said + ([f"the target has no layer {_list(outside)}"] if outside else [])
+
+
+def _ignored(context: Context, layers: int) -> Iterator[Finding]:
     """Ids in config.json that a runner of this version does not read."""
     named = context.named_ids
     if named is None:
         return
+    wrong = _wrong(named.ids, layers)
     for runner, ids in context.taken_ids.items():
         if ids is None or ids == named.ids:
             continue
         other = [r for r in context.taken_ids if context.taken_ids[r] == named.ids]
         only = f" (the {other[0]} runner would)" if other else ""
         same = ids == _shifted(named.ids)
+        if wrong:
+            yield warning(
+                CLASS,
+                f"config.json names the aux layers {named.ids} under {named.key}, which the "
+                f"{runner} runner of vLLM {context.version} does not read{only}: it takes {ids}. "
+                f"Nor could it use them: {' and '.join(wrong)} ({layers} layers)",
+                f"find the layers the head was trained on, distinct and between 1 and "
+                f'{layers - 1}, and write them as "{KEY}" at the top level of the drafter\'s '
+                f"config.json{_too_old(context)}",
+            )
+            return
         yield warning(
             CLASS,
             f"config.json names the aux layers {named.ids} under {named.key}, which the {runner} "
@@ -127,7 +187,7 @@ def _too_old(context: Context) -> str:
 def _unnamed(context: Context) -> Iterator[Finding]:
     """No ids anywhere, from a trainer that lets them be chosen."""
     raw = context.drafter.raw
-    if context.named_ids is not None or context.default_ids is None:
+    if context.named_ids is not None or context.default_ids is None or aux.odd(raw):
         return
     # SafeAILab's own checkpoints (`LlamaForCausalLM`, no eagle_config) have these layers fixed:
     # eagle/model/modeling_llama_kv.py takes the streams on entry to 2, n//2 and n-3.  The
