@@ -40,6 +40,7 @@ class Animal:
         kv: heads and head size of the cache, which the drafter's must fit.
         shares_head: whether the loader of drafters finds the target's head.
         first: the lowest layer id that can be asked for; upstream's DeepSeek fails at 0.
+        rename: what transformers calls a part of the weights, and what published ones call it.
         sample: whether the short run takes it.
     """
 
@@ -52,6 +53,7 @@ class Animal:
     kv: tuple[int, int] = (1, 32)
     shares_head: bool = True
     first: int = 0
+    rename: tuple[str, str] = ("model.model.", "model.")  # turned back twice as it was saved
     sample: bool = False
 
     @property

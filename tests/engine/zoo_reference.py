@@ -120,10 +120,9 @@ def renamed(folder, animal):
     config = json.loads(path.read_text())
     config["architectures"] = [animal.architecture]
     path.write_text(json.dumps(config, indent=1))
-    # some wrappers' names are turned back twice as they are saved
     path = folder / "model.safetensors"
     weights = load_file(path)
-    named = {name.replace("model.model.", "model."): t for name, t in weights.items()}
+    named = {name.replace(*animal.rename): t for name, t in weights.items()}
     assert len(named) == len(weights)
     if set(named) != set(weights):
         path.unlink()

@@ -62,9 +62,9 @@ ANIMALS = (
         **TOKENS, "vision_config": DEEP}, text={"model_type": "glm4v_text", **PARTIAL}),
     Animal("Glm4vMoeForConditionalGeneration", "glm4v_moe", WRAPPER, {
         **TOKENS, "vision_config": DEEP}, text={
-        **EXPERTS, "model_type": "glm4v_moe_text", **PARTIAL}),
+        **EXPERTS, "model_type": "glm4v_moe_text", "use_qk_norm": False, **PARTIAL}),
     Animal("GlmOcrForConditionalGeneration", "glm_ocr", WRAPPER, {
-        **TOKENS, "vision_config": DEEP}, text={"model_type": "glm_ocr_text", **MROPE}),
+        **TOKENS, "vision_config": DEEP}, text={"model_type": "glm_ocr_text", **PARTIAL}),
     Animal("Granite4VisionForConditionalGeneration", "granite4_vision", WRAPPER, {
         "vision_config": {**SIGLIP, "hidden_size": 64}, "image_token_index": 240,
         "downsample_rate": "1/2",
@@ -83,7 +83,8 @@ ANIMALS = (
     Animal("HCXVisionV2ForCausalLM", "hyperclovax_vision_v2", WRAPPER, {
         **TOKENS, "vision_config": DEEP}, text={
         "model_type": "hyperclovax", "embedding_multiplier": 1.7, "residual_multiplier": 0.6,
-        "attention_multiplier": 0.2}, reference="HyperCLOVAXVisionV2ForConditionalGeneration"),
+        "attention_multiplier": 0.2}, reference="HyperCLOVAXVisionV2ForConditionalGeneration",
+        rename=("model.language_model.", "language_model.model.")),
     Animal("InternVLForConditionalGeneration", "internvl", WRAPPER, {
         "image_token_id": 240, "image_seq_length": 4, "vision_config": {
             **SIGLIP, "image_size": [28, 28], "patch_size": [14, 14]}}, text={
