@@ -122,7 +122,9 @@ def renamed(folder, animal):
     path.write_text(json.dumps(config, indent=1))
     path = folder / "model.safetensors"
     weights = load_file(path)
-    named = {name.replace(*animal.rename): t for name, t in weights.items()}
+    named = dict(weights)
+    for before, after in animal.rename:
+        named = {name.replace(before, after): t for name, t in named.items()}
     assert len(named) == len(weights)
     if set(named) != set(weights):
         path.unlink()

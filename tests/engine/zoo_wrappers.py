@@ -47,7 +47,8 @@ ANIMALS = (
         **TOKENS, "vision_config": {**DEEP, "num_key_value_heads": 1}}, text={
         "model_type": "exaone4", "sliding_window": WINDOW, "layer_types": mixed()}),
     Animal("Ernie4_5_VLMoeForConditionalGeneration", "ernie4_5_vl_moe", WRAPPER, {
-        **TOKENS, "vision_config": DEEP, "tie_word_embeddings": True}, text={
+        **TOKENS, "vision_config": DEEP, "tie_word_embeddings": True,
+        "pixel_hidden_size": 32}, text={
         "model_type": "ernie4_5_vl_moe_text", "moe_num_experts": 4, "moe_k": 2,
         "moe_num_shared_experts": 1, "moe_intermediate_size": [32, 16],
         "tie_word_embeddings": True, "rope_parameters": {
@@ -84,7 +85,8 @@ ANIMALS = (
         **TOKENS, "vision_config": DEEP}, text={
         "model_type": "hyperclovax", "embedding_multiplier": 1.7, "residual_multiplier": 0.6,
         "attention_multiplier": 0.2}, reference="HyperCLOVAXVisionV2ForConditionalGeneration",
-        rename=("model.language_model.", "language_model.model.")),
+        rename=(("model.language_model.", "language_model.model."),
+                ("model.vision_projector.", "mm_projector."))),
     Animal("InternVLForConditionalGeneration", "internvl", WRAPPER, {
         "image_token_id": 240, "image_seq_length": 4, "vision_config": {
             **SIGLIP, "image_size": [28, 28], "patch_size": [14, 14]}}, text={
