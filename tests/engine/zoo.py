@@ -17,6 +17,8 @@ TEXT = {
     "head_dim": 32, "max_position_embeddings": 256, "tie_word_embeddings": False,
     "bos_token_id": 250, "eos_token_id": 251, "pad_token_id": 252,
 }  # fmt: skip
+# transformers turns some wrappers' names back twice as it saves them
+TWICE = ("language_model.model.model.", "language_model.model.")
 ABSENT = ...  # as a value: the config has no such key
 
 
@@ -40,6 +42,7 @@ class Animal:
         kv: heads and head size of the cache, which the drafter's must fit.
         shares_head: whether the loader of drafters finds the target's head.
         first: the lowest layer id that can be asked for; upstream's DeepSeek fails at 0.
+        rename: what transformers calls some of the weights, and what published ones call them.
         sample: whether the short run takes it.
     """
 
@@ -52,6 +55,7 @@ class Animal:
     kv: tuple[int, int] = (1, 32)
     shares_head: bool = True
     first: int = 0
+    rename: tuple[tuple[str, str], ...] = (TWICE,)
     sample: bool = False
 
     @property

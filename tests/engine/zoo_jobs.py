@@ -36,14 +36,23 @@ def zoo_life(lab, part):
     """All targets of a part opened in one installation; one taken back; all taken back."""
     names = PARTS[part]
     tree = lab.tree(zoo.VERSION, f"zoo-{part.replace(' ', '-')}")
-    applied = {name: product("apply", tree, "--model", name) for name in names}
-    found = {"apply": applied, "answers": boot(lab, tree, names)}
+    models = checkpoints(lab, tree, names)
+    target = {name: called(models, name) for name in names}
+    applied = {name: product("apply", tree, "--model", target[name]) for name in names}
+    found = {"apply": applied, "answers": boot(lab, tree, models, names)}
     found["taken_back"] = alone = with_files_of_its_own(applied)
-    found["revert_one"] = product("revert", tree, "--model", alone)
-    found["checks"] = {name: product("check", tree, "--model", name)["exit"] for name in names}
+    found["revert_one"] = product("revert", tree, "--model", target[alone])
+    found["checks"] = {
+        name: product("check", tree, "--model", target[name])["exit"] for name in names
+    }
     found["revert"] = product("revert", tree)
     found["unlike_stock"] = unlike(environments.stock(zoo.VERSION), tree)
     return found
+
+
+def called(models, name):
+    """What `--model` is given: a name, or for a wrapper its folder, whose config tells the rest."""
+    return str(models / name / "model") if ZOO[name].multimodal else name
 
 
 def with_files_of_its_own(applied):
@@ -65,17 +74,23 @@ def naive(lab, mistake):
     assert before in text, f"{file} has no {before}"
     path.unlink()
     path.write_text(text.replace(before, after))
-    return boot(lab, tree, (name,))
+    return boot(lab, tree, checkpoints(lab, tree, (name,)), (name,))
 
 
-def boot(lab, tree, names):
-    """The answers of one child process, by architecture."""
+def checkpoints(lab, tree, names):
+    """The folder of the tiny models, with what they must give."""
     models = lab.folder / "zoo" / tree.name
     models.mkdir(parents=True)
     python = environments.python_of(environments.environment_of(zoo.VERSION))
     lab.python(python, [HERE / "zoo_reference.py", models, *names], zoo.VERSION)
     failed = json.loads((models / "zoo.json").read_text())["failed"]
     assert not failed, "\n".join(failed.values())
+    return models
+
+
+def boot(lab, tree, models, names):
+    """The answers of one child process, by architecture."""
+    python = environments.python_of(environments.environment_of(zoo.VERSION))
     answers = models / "answers.json"
     request = json.dumps({"models": str(models), "architectures": names})
     output = lab.python(python, [HERE / "zoo_child.py", answers], zoo.VERSION, tree, request)

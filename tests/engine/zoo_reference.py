@@ -120,10 +120,11 @@ def renamed(folder, animal):
     config = json.loads(path.read_text())
     config["architectures"] = [animal.architecture]
     path.write_text(json.dumps(config, indent=1))
-    # some wrappers' names are turned back twice as they are saved
     path = folder / "model.safetensors"
     weights = load_file(path)
-    named = {name.replace("model.model.", "model."): t for name, t in weights.items()}
+    named = dict(weights)
+    for before, after in animal.rename:
+        named = {name.replace(before, after): t for name, t in named.items()}
     assert len(named) == len(weights)
     if set(named) != set(weights):
         path.unlink()

@@ -11,6 +11,7 @@ SIGLIP = {
 DEEP = {
     "depth": 1, "hidden_size": 32, "embed_dim": 32, "num_heads": 2, "intermediate_size": 32,
     "patch_size": 14, "spatial_merge_size": 2, "temporal_patch_size": 2, "out_hidden_size": 64,
+    "mlp_ratio": 1,
 }  # fmt: skip
 AUDIO = {
     "d_model": 32, "hidden_size": 32, "encoder_layers": 1, "num_hidden_layers": 1,
@@ -46,7 +47,8 @@ ANIMALS = (
         **TOKENS, "vision_config": {**DEEP, "num_key_value_heads": 1}}, text={
         "model_type": "exaone4", "sliding_window": WINDOW, "layer_types": mixed()}),
     Animal("Ernie4_5_VLMoeForConditionalGeneration", "ernie4_5_vl_moe", WRAPPER, {
-        **TOKENS, "vision_config": DEEP, "tie_word_embeddings": True}, text={
+        **TOKENS, "vision_config": DEEP, "tie_word_embeddings": True,
+        "pixel_hidden_size": 32}, text={
         "model_type": "ernie4_5_vl_moe_text", "moe_num_experts": 4, "moe_k": 2,
         "moe_num_shared_experts": 1, "moe_intermediate_size": [32, 16],
         "tie_word_embeddings": True, "rope_parameters": {
@@ -61,9 +63,9 @@ ANIMALS = (
         **TOKENS, "vision_config": DEEP}, text={"model_type": "glm4v_text", **PARTIAL}),
     Animal("Glm4vMoeForConditionalGeneration", "glm4v_moe", WRAPPER, {
         **TOKENS, "vision_config": DEEP}, text={
-        **EXPERTS, "model_type": "glm4v_moe_text", **PARTIAL}),
+        **EXPERTS, "model_type": "glm4v_moe_text", "use_qk_norm": False, **PARTIAL}),
     Animal("GlmOcrForConditionalGeneration", "glm_ocr", WRAPPER, {
-        **TOKENS, "vision_config": DEEP}, text={"model_type": "glm_ocr_text", **MROPE}),
+        **TOKENS, "vision_config": DEEP}, text={"model_type": "glm_ocr_text", **PARTIAL}),
     Animal("Granite4VisionForConditionalGeneration", "granite4_vision", WRAPPER, {
         "vision_config": {**SIGLIP, "hidden_size": 64}, "image_token_index": 240,
         "downsample_rate": "1/2",
@@ -82,7 +84,9 @@ ANIMALS = (
     Animal("HCXVisionV2ForCausalLM", "hyperclovax_vision_v2", WRAPPER, {
         **TOKENS, "vision_config": DEEP}, text={
         "model_type": "hyperclovax", "embedding_multiplier": 1.7, "residual_multiplier": 0.6,
-        "attention_multiplier": 0.2}, reference="HyperCLOVAXVisionV2ForConditionalGeneration"),
+        "attention_multiplier": 0.2}, reference="HyperCLOVAXVisionV2ForConditionalGeneration",
+        rename=(("model.language_model.", "language_model.model."),
+                ("model.vision_projector.", "mm_projector."))),
     Animal("InternVLForConditionalGeneration", "internvl", WRAPPER, {
         "image_token_id": 240, "image_seq_length": 4, "vision_config": {
             **SIGLIP, "image_size": [28, 28], "patch_size": [14, 14]}}, text={
