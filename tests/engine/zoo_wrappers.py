@@ -60,7 +60,8 @@ ANIMALS = (
         "model_type": "gemma3_text", "tie_word_embeddings": True, "sliding_window": WINDOW,
         "query_pre_attn_scalar": 24, "layer_types": mixed()}, sample=True),
     Animal("Glm4vForConditionalGeneration", "glm4v", WRAPPER, {
-        **TOKENS, "vision_config": DEEP}, text={"model_type": "glm4v_text", **PARTIAL}),
+        **TOKENS, "vision_config": DEEP}, text={
+        "model_type": "glm4v_text", "attention_bias": True, **PARTIAL}),
     Animal("Glm4vMoeForConditionalGeneration", "glm4v_moe", WRAPPER, {
         **TOKENS, "vision_config": DEEP}, text={
         **EXPERTS, "model_type": "glm4v_moe_text", "use_qk_norm": False, **PARTIAL}),
