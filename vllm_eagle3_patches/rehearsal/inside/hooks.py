@@ -1,0 +1,115 @@
+"""Looks at the residual stream while the engine runs the model.
+
+Pre-hooks on every decoder layer record the stream on entry; a hook on the whole model sees what
+the runner gets.  The two are compared on every forward, by layer id.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from vllm_eagle3_patches.rehearsal.inside import watch
+
+KEPT = "_rehearsal_observer"
+
+
+def decoder(model: Any, layers: int) -> Any:
+    """The module that holds the language model's decoder layers."""
+    holder = watch.holder(model)
+    named = [("", holder)] if holder is not None else []
+    for name, module in (*named, *model.named_modules()):
+        inner = getattr(module, "layers", None)
+        if inner is not None and len(inner) == layers and "vis" not in name:
+            return module
+    return None
+
+
+class Observer:
+    """Compares what the model returns with its real residual stream, and keeps the last states."""
+
+    def __init__(self, model: Any, layers: int, *, stream: bool) -> None:
+        self.model, self.layers = model, layers
+        self.inner = decoder(model, layers)
+        self.stream: dict[int, tuple[Any, Any]] = {}
+        self.last: dict[int, Any] = {}
+        self.worst: dict[int, float] = {}
+        self.scale: dict[int, float] = {}
+        self.shapes: set[tuple[int, int]] = set()
+        self.forwards = self.compared = 0
+        self.handles: list[Any] = []
+        if stream and self.inner is not None:
+            for index, layer in enumerate(self.inner.layers):
+                self._hook(layer, index)
+            norm = next(
+                (n for n in ("norm", "final_layernorm", "ln_f") if hasattr(self.inner, n)), None
+            )
+            if norm is not None:
+                self._hook(getattr(self.inner, norm), layers)
+        self.handles.append(model.register_forward_hook(self._output))
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        return tuple(watch.aux_layers(self.model) or ())
+
+    def _hook(self, module: Any, index: int) -> None:
+        signature = inspect.signature(module.forward)
+
+        def entry(_: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            given = signature.bind_partial(*args, **kwargs).arguments
+            hidden = given.get("hidden_states", given.get("x"))
+            residual = given.get("residual")
+            if hidden is None:
+                return
+            if residual is None:
+                self.stream[index] = (hidden.clone(), None)
+            else:
+                self.stream[index] = (hidden.clone(), hidden + residual)
+
+        self.handles.append(module.register_forward_pre_hook(entry, with_kwargs=True))
+
+    def _output(self, _: Any, __: Any, output: Any) -> None:
+        stream, self.stream = self.stream, {}
+        captured = output[1] if isinstance(output, tuple) and len(output) == 2 else []
+        self.shapes.add((len(captured), len(self.ids)))
+        self.forwards += 1
+        for layer_id, state in zip(self.ids, captured, strict=False):
+            self.last[layer_id] = state.clone()
+            if layer_id in stream:
+                self._compare(layer_id, state, stream[layer_id])
+
+    def _compare(self, layer_id: int, state: Any, entry: tuple[Any, Any]) -> None:
+        # A stale residual is no part of the stream: where it is one, `hidden_states` alone is.
+        found = [e for e in entry if e is not None]
+        difference = min((state - e).abs().max().item() for e in found)
+        self.worst[layer_id] = max(self.worst.get(layer_id, 0.0), difference)
+        size = state.abs().max().item()
+        self.scale[layer_id] = max(self.scale.get(layer_id, 0.0), size)
+        self.compared += 1
+
+    def figures(self) -> dict[str, Any]:
+        return {
+            "ids": list(self.ids),
+            "forwards": self.forwards,
+            "compared": self.compared,
+            "captured_and_asked": sorted(map(list, self.shapes)),
+            "difference": {str(k): v for k, v in self.worst.items()},
+            "size": {str(k): v for k, v in self.scale.items()},
+        }
+
+
+def attach(model: Any, layers: int, stream: bool) -> bool:
+    """Runs on every worker; False where the decoder layers are not found."""
+    observer = Observer(model, layers, stream=stream)
+    setattr(model, KEPT, observer)
+    return observer.inner is not None
+
+
+def figures(model: Any) -> dict[str, Any]:
+    return getattr(model, KEPT).figures()  # type: ignore[no-any-return]
+
+
+def states(model: Any, tokens: int) -> dict[str, Any]:
+    """The last forward's states of that many tokens, on the CPU."""
+    last = getattr(model, KEPT).last
+    return {str(k): v[:tokens].detach().float().cpu() for k, v in last.items()}
