@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rehearsal import models
 
+from rehearsal import models
 from vllm_eagle3_patches.rehearsal import layers
 
 

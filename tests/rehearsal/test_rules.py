@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rehearsal import models
 
+from rehearsal import models
 from vllm_eagle3_patches.preflight.facts import text_config
 from vllm_eagle3_patches.rehearsal import layers, rules
 

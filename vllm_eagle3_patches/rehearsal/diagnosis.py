@@ -60,13 +60,13 @@ class Diagnosis:
 
 def of(outcome: Outcome, failed: Result) -> Diagnosis:
     """What is known about it."""
-    if not failed.facts.get("raised") and failed.stage in SHOWN:
-        kind, fix = SHOWN[failed.stage]
+    kept = "keep the twins and the log with --keep DIR, and look at DIR/log.txt"
+    if failed.facts.get("shown"):
+        kind, fix = SHOWN.get(failed.stage, ("runtime", kept))
         return Diagnosis(kind, failed.detail, fix, False, None)
     scanner = Scanner()
     scanner.read(io.BytesIO(outcome.log))
     found = explaining.report(scanner.story)
     if found.cause is None or not scanner.story.recognised:
-        fix = "keep the twins and the log with --keep DIR, and look at DIR/log.txt"
-        return Diagnosis("runtime", failed.detail, fix, False, None)
+        return Diagnosis("runtime", failed.detail, kept, False, None)
     return Diagnosis(found.cause.kind, found.cause.message, found.fix, found.apply, found)

@@ -105,8 +105,10 @@ def build(folder: Path) -> tuple[Any, bool]:
         "MODEL_FOR_VISION_2_SEQ_MAPPING_NAMES",
     )
     text = config.get_text_config()
-    alone = getattr(auto, mappings[0]).get(text.model_type) if text is not config else None
+    kind = type(text).model_type  # `kimi_k2` is taken for what it is, `deepseek_v3`
+    alone = getattr(auto, mappings[0]).get(kind) if text is not config else None
     if alone is not None and hasattr(transformers, alone):
+        text.model_type = kind  # by it the names to write are chosen
         return getattr(transformers, alone)(text).float().eval(), False
     names = named[:1] + [getattr(auto, m, {}).get(config.model_type) for m in mappings]
     for name in names:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from vllm_eagle3_patches.rehearsal.inside import alive, events, hooks, options, watch
+from vllm_eagle3_patches.rehearsal.inside.events import Failed
 from vllm_eagle3_patches.rehearsal.stages import (
     DRAFTS,
     ENTRY,
@@ -29,10 +30,6 @@ EXACT = 1e-4  # float32: relative to the largest value
 ROUGH = 0.06  # bfloat16, or float32 with TF32 kernels
 
 
-class Failed(Exception):
-    """A stage did not show what it must; the message says what it showed."""
-
-
 def main(path: str) -> None:
     request = json.loads(Path(path).read_text())
     alive.end_with_parent(request["folder"])
@@ -41,7 +38,7 @@ def main(path: str) -> None:
     try:
         run(path, request)
     except Failed as reason:
-        events.failed(None, str(reason))
+        events.failed(None, str(reason), shown=True)
         code = 1
     except BaseException as error:
         traceback.print_exc()

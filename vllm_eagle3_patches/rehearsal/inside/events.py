@@ -10,6 +10,11 @@ import os
 import time
 from typing import Any
 
+
+class Failed(Exception):
+    """A stage did not show what it must; the message says what it showed."""
+
+
 _path: str | None = None
 _begun: list[str] = []
 

@@ -1,4 +1,4 @@
-"""The target's weights where there is no whole checkpoint: vLLM's random ones, and the text model's.
+"""The target's weights without a whole checkpoint: random, and the language model's own if any.
 
 The checkpoint of a language model is loaded into the wrapper around it by vLLM's own
 `load_weights`, under the prefix that the wrapper's checkpoints have.
@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from vllm_eagle3_patches.rehearsal.inside.events import Failed
+
 # How published checkpoints name the language model's `model.layers.0.…` inside a wrapper.
 PREFIXES = ("language_model.", "", "model.language_model.", "llm.", "text_model.")
 
@@ -18,7 +20,7 @@ def target(load_config: Any, model: Any, model_config: Any, *, text: bool) -> No
     """Fills the model; with `text` from the checkpoint too.
 
     Raises:
-        RuntimeError: vLLM's `load_weights` takes the language model under none of the prefixes.
+        Failed: vLLM's `load_weights` takes the language model under none of the prefixes.
     """
     from vllm.model_executor.model_loader.dummy_loader import DummyModelLoader
 
@@ -34,7 +36,7 @@ def target(load_config: Any, model: Any, model_config: Any, *, text: bool) -> No
         else:
             print(f"rehearsal: the language model's weights were taken under {prefix!r}")
             return
-    raise RuntimeError(f"the language model's weights were not taken: {'; '.join(said)}")
+    raise Failed(f"the language model's weights were not taken: {'; '.join(said)}")
 
 
 def _weights(folder: Path, prefix: str) -> Iterator[tuple[str, Any]]:
