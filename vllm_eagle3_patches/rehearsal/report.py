@@ -115,7 +115,7 @@ def as_json(found: Rehearsal) -> dict[str, Any]:
     return {
         "stages": [
             {"stage": r.stage, "state": r.state, "seconds": r.seconds and round(r.seconds, 2),
-             "detail": r.detail, "facts": r.facts}
+             "peak_bytes": r.peak, "detail": r.detail, "facts": r.facts}
             for r in outcome.results
         ],
         **(nothing if found.diagnosis is None else found.diagnosis.as_json()),

@@ -31,6 +31,7 @@ class Result:
     state: str = NOT_RUN
     seconds: float | None = None
     detail: str = ""
+    peak: int = 0
     facts: dict[str, Any] = field(default_factory=dict)
 
 
@@ -186,8 +187,11 @@ class _Follow:
     def measure(self) -> None:
         if time.monotonic() - self.measured > 0.5:
             self.measured = time.monotonic()
-            held = sum(supervise.peak_memory(c.process.pid) for c in (self.maker, self.engine))
+            held = sum(supervise.memory(c.process.pid) for c in (self.maker, self.engine))
             self.outcome.peak = max(self.outcome.peak, held)
+            if self.now in self.results:
+                here = self.results[self.now]
+                here.peak = max(here.peak, held)
 
     def twins(self) -> None:
         """The weights are made: the engine may begin."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -17,7 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-GRACE = 0.5  # seconds between the polite signal and the other
+HELD = re.compile(r"^Rss(?:Anon|Shmem):\s+(\d+) kB", re.MULTILINE)
 
 
 class Child:
@@ -102,15 +103,16 @@ class Events:
             yield json.loads(line)
 
 
-def peak_memory(group: int) -> int:
-    """Bytes that the processes of a group hold now, shared pages counted once for each."""
+def memory(group: int) -> int:
+    """Bytes that the processes of a group hold now; pages of files, which the system can take
+    back, are not counted."""
     total = 0
     for entry in Path("/proc").iterdir() if Path("/proc").is_dir() else ():
         if entry.name.isdigit():
             with contextlib.suppress(OSError, ValueError, IndexError):
                 fields = (entry / "stat").read_text().rpartition(")")[2].split()
                 if int(fields[2]) == group:
-                    total += int(fields[21]) * os.sysconf("SC_PAGE_SIZE")
+                    total += sum(map(int, HELD.findall((entry / "status").read_text()))) * 1024
     return total
 
 

@@ -36,6 +36,18 @@ class Watch:
         self.v2 = False  # the V2 model runner
         self.forwards = 0  # of the profile run
         self.speaks = True  # of several workers one
+        self.runners: list[Any] = []
+
+    def release(self) -> None:
+        """Gives back the weights of engines that are no longer needed; vLLM's caches keep their
+        models alive in a process that goes on."""
+        for runner in self.runners:
+            proposer = getattr(runner, "drafter", None) or getattr(runner, "speculator", None)
+            for model in (getattr(runner, "model", None), getattr(proposer, "model", None)):
+                for module in list(model.modules()) if model is not None else ():
+                    vars(module).clear()
+            getattr(runner, "kv_caches", []).clear()
+        self.runners.clear()
 
     def begin(self, stage: str) -> None:
         if self.speaks and self.speculating:
@@ -186,6 +198,7 @@ def _workers(watch: Watch) -> None:
 
 
 def _runner(watch: Watch, runner: Any) -> None:
+    watch.runners.append(runner)
     watch.v2, watch.forwards = hasattr(runner, "speculator"), 0
     around(runner, "_dummy_run", after=lambda *_, **__: watch.ran())
     proposer = getattr(runner, "drafter", None) or getattr(runner, "speculator", None)
