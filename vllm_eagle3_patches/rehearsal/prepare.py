@@ -20,6 +20,7 @@ TOKENS = 29  # of the prompt: no multiple of a block
 LENGTH = 256
 BLOCKS = 64
 SPECULATIVE_TOKENS = 3
+MODALITIES = ("image", "video", "audio", "vision_chunk")
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,7 @@ def request(
         "parallel": pair.parallel,
         "dtype": {"half": "float16", "float": "float32"}.get(dtype, dtype),
         "eager": eager,
-        "multimodal": {"image": 0} if pair.multimodal else None,
+        "multimodal": dict.fromkeys(MODALITIES, 0) if pair.multimodal else None,
         "words": words,
         "speculative": speculative(case, place),
         "checkpoint": True,

@@ -226,6 +226,10 @@ class _Follow:
         elif kind in (PASSED, SKIPPED):
             if self.results[str(stage)].state == NOT_RUN:
                 self.settle(str(stage), kind, event["detail"], event["facts"])
+        elif kind == "left":
+            left = self.results[str(stage)]
+            left.detail = event["detail"]
+            self.tell(left)
         elif kind == FAILED:
             self.fail(event["detail"], stage, event["facts"])
         elif kind == "end":

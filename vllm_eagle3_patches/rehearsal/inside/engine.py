@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from vllm_eagle3_patches.rehearsal.inside import alive, events, hooks, options, watch
+from vllm_eagle3_patches.rehearsal.inside import alive, events, hooks, old_cpu, options, watch
 from vllm_eagle3_patches.rehearsal.inside.events import Failed
 from vllm_eagle3_patches.rehearsal.stages import (
     DRAFTS,
@@ -60,9 +60,12 @@ def run(path: str, request: dict[str, Any]) -> None:
     watching = watch.install(path)
     watching.request = request
     kind = platform.kind(request)
-    tokens, states, figures = with_drafter(request, kind)
-    clean_up(watching)
-    same_tokens(request, kind, tokens)
+    if kind.speculates:
+        tokens, states, figures = with_drafter(request, kind)
+        clean_up(watching)
+        same_tokens(request, kind, tokens)
+    else:
+        states, figures = without_drafting(request, kind, watching)
     if kind.compiled:
         clean_up(watching)
         states, figures = eager(request, kind)
@@ -123,6 +126,26 @@ def with_drafter(request: dict[str, Any], kind: Any) -> tuple[Any, Any, Any]:
     events.passed(DRAFTS, detail, **counted)
     figures = llm.apply_model(hooks.figures)[0]
     return [list(o.outputs[0].token_ids) for o in outputs], states, figures
+
+
+def without_drafting(request: dict[str, Any], kind: Any, watching: watch.Watch) -> tuple[Any, Any]:
+    """Where a CPU build cannot draft: the start-up with the drafter, then the capture without."""
+    from vllm import LLM
+
+    old_cpu.install()
+    llm = LLM(**options.engine(request, kind, drafter=True))
+    ids = llm.apply_model(watch.aux_layers)[0]
+    del llm
+    clean_up(watching)
+    for stage in (FIRST_TOKEN, DRAFTS, SAME_TOKENS):
+        events.left(stage, old_cpu.WHY)
+    llm = LLM(**options.engine(request, kind, drafter=False))
+    attach(llm, request, stream=True)
+    llm.apply_model(partial(hooks.capture, ids=list(ids)))
+    generate(llm, prompts(request)[:1], 1)
+    states = llm.apply_model(partial(hooks.states, tokens=len(request["prompt"])))[0]
+    generate(llm, prompts(request), TOKENS)
+    return states, llm.apply_model(hooks.figures)[0]
 
 
 def same_tokens(request: dict[str, Any], kind: Any, tokens: list[list[int]]) -> None:

@@ -48,6 +48,11 @@ def skipped(stage: str, detail: str) -> None:
     send("skipped", stage=stage, detail=detail, facts={})
 
 
+def left(stage: str, why: str) -> None:
+    """It is not run here."""
+    send("left", stage=stage, detail=why)
+
+
 def failed(stage: str | None, detail: str, **facts: Any) -> None:
     """`stage` None: the one begun last."""
     send("failed", stage=stage, detail=detail, facts=facts)

@@ -105,6 +105,17 @@ def attach(model: Any, layers: int, stream: bool) -> bool:
     return observer.inner is not None
 
 
+def capture(model: Any, ids: list[int]) -> None:
+    """Has an engine without a drafter capture: the states are seen by the observer, and kept from
+    the runner, which expects none."""
+    model.set_aux_hidden_state_layers(tuple(ids))
+
+    def strip(_: Any, __: Any, output: Any) -> Any:
+        return output[0] if isinstance(output, tuple) else output
+
+    model.register_forward_hook(strip)
+
+
 def figures(model: Any) -> dict[str, Any]:
     return getattr(model, KEPT).figures()  # type: ignore[no-any-return]
 

@@ -13,6 +13,7 @@ class Kind:
 
     Attributes:
         cpu: a CPU build.
+        speculates: whether it can run a drafter.
         compiled: with torch.compile (and CUDA graphs), so that layers are not called one by one.
         dtype: of weights and states.
         exact: relative difference allowed between a state and its layer's entry.
@@ -21,6 +22,7 @@ class Kind:
     """
 
     cpu: bool
+    speculates: bool
     compiled: bool
     dtype: str
     exact: float
@@ -54,9 +56,9 @@ def kind(request: dict[str, Any]) -> Kind:
     from vllm.platforms import current_platform
 
     if current_platform.is_cpu():
-        return Kind(True, False, "float32", 1e-6, 1e-4, 1e-4)
+        return Kind(True, cpu_speculates(), False, "float32", 1e-6, 1e-4, 1e-4)
     dtype = request["dtype"]
     compiled = not request["eager"]
     if dtype == "float32":
-        return Kind(False, compiled, dtype, 1e-5, 2e-2, 1e-2)
-    return Kind(False, compiled, dtype, 2e-2, 1e-1, 1e-1)
+        return Kind(False, True, compiled, dtype, 1e-5, 2e-2, 1e-2)
+    return Kind(False, True, compiled, dtype, 2e-2, 1e-1, 1e-1)
