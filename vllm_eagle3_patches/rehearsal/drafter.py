@@ -59,9 +59,9 @@ def drafter(
     layer = config[LAYER] if isinstance(config.get(LAYER), dict) else config
     real = raw[LAYER] if layer is not config else raw
     _shrink(layer, real, target, parallel, notes)
-    for holder in (config, layer):
+    for holder, before in ((config, raw), (layer, real)):
         for key in ("target_hidden_size", "target_hidden_dim"):
-            size = integer(holder, key)
+            size = integer(before, key)
             if size is not None:
                 holder[key] = scaled(size, target)
     _remap_ids(config, target)
