@@ -12,6 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import environments
 import jobs
+import rehearsals
 import report
 from laboratory import Laboratory
 
@@ -21,6 +22,7 @@ JOBS = {
     "one_closed": jobs.one_closed,
     "compiled": jobs.compiled,
     "mutated": jobs.mutated,
+    "rehearsed": rehearsals.rehearse,
 }
 
 
@@ -47,6 +49,10 @@ def pytest_generate_tests(metafunc):
         "speculating": (("version", "scenario"), speculating),
         "extracting": (("version", "scenario"), extracting),
     }
+    marker = metafunc.definition.get_closest_marker("rehearsals")
+    if marker:
+        names = rehearsals.names(marker.args[0], everything=everything)
+        metafunc.parametrize("rehearsal", names)
     marker = metafunc.definition.get_closest_marker("versions")
     if marker:
         names, values = choices[marker.args[0]]
@@ -61,6 +67,7 @@ def pytest_collection_modifyitems(config, items):
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "versions(which): the versions that the test runs for")
+    config.addinivalue_line("markers", "rehearsals(which): the rehearsals that the test is for")
     config.addinivalue_line("markers", "long: only in the long run")
 
 
@@ -80,7 +87,8 @@ def lab(request):
 
 
 def _job(fixture, params):
-    return fixture, params["mutation"] if fixture == "mutated" else params["version"]
+    about = {"mutated": "mutation", "rehearsed": "rehearsal"}.get(fixture, "version")
+    return fixture, params[about]
 
 
 def _keep_results(session, laboratory):

@@ -129,6 +129,7 @@ def request(
         "drafter": str(place / "drafter"),
         "tensors": {name: list(shape) for name, shape in pair.drafter.tensors.items()},
         "layers": layers.count(text),
+        "parts": list(pair.target.parts),
         "prompt": prompt(rules.number(text, ("vocab_size",)) or 1000),
         "length": LENGTH,
         "blocks": BLOCKS,

@@ -43,12 +43,14 @@ class Twin:
         config: the twin's config.json.
         real: the text part of the real one.
         text: the text part of the twin's.
+        parts: the keys that lead to the text part, none where it is the whole.
         notes: what was dropped, in words for the report.
     """
 
     config: dict[str, Any]
     real: Mapping[str, Any]
     text: Mapping[str, Any]
+    parts: tuple[str, ...]
     notes: tuple[str, ...]
 
     @property
@@ -73,9 +75,10 @@ def target(config: Mapping[str, Any], parallel: int = 1) -> Twin:
     twin = copy.deepcopy(dict(config))
     notes = tuple(dict.fromkeys(_drop(twin)))
     real: Mapping[str, Any] = config
-    part = twin
+    part, parts = twin, []
     while inner := next((k for k in TEXT if isinstance(part.get(k), dict)), None):
         real, part = real[inner], part[inner]
+        parts.append(inner)
     shrink_text(part, parallel)
     _same_at_the_top(twin, part, real)
     name = first(real, HIDDEN)
@@ -83,7 +86,7 @@ def target(config: Mapping[str, Any], parallel: int = 1) -> Twin:
     for key in VISION:
         if isinstance(twin.get(key), dict):
             shrink_vision(twin[key], widths)
-    return Twin(twin, real, part, notes)
+    return Twin(twin, real, part, tuple(parts), notes)
 
 
 def _drop(config: dict[str, Any]) -> Iterator[str]:

@@ -20,6 +20,7 @@ from vllm_eagle3_patches.rehearsal.stages import LIMITS, NAMES
 LAUNCHER = Path(__file__).parent / "inside" / "launcher.py"
 PASSED, FAILED, SKIPPED, NOT_RUN = "passed", "failed", "skipped", "not run"
 POLL = 0.05
+TWINS_LOG = "twins.txt"
 IMPORT_LIMIT = 300.0
 
 
@@ -134,9 +135,7 @@ def run(
         words = [str(python), str(LAUNCHER)]
         building = {**env, "CUDA_VISIBLE_DEVICES": ""}
         maker = stack.enter_context(
-            supervise.child(
-                [*words, "checkpoint", str(asked)], building, place, place / "twins.txt"
-            )
+            supervise.child([*words, "checkpoint", str(asked)], building, place, place / TWINS_LOG)
         )
         engine = stack.enter_context(
             supervise.child([*words, "engine", str(asked)], env, place, log)
@@ -200,7 +199,9 @@ class _Follow:
         if code is None:
             return
         if code != 0 or not made.exists():
-            self.fail(f"making the weights ended with {_status(code)}")
+            said = (self.place / TWINS_LOG).read_text(errors="replace").strip().splitlines()
+            last = f": {said[-1]}" if said else ""
+            self.fail(f"making the weights ended with {_status(code)}{last}")
             return
         found = json.loads(made.read_text())
         detail = (
@@ -246,8 +247,8 @@ class _Follow:
         self, detail: str, stage: str | None = None, facts: dict[str, Any] | None = None
     ) -> None:
         where = stage or self.now
-        if where not in self.results:
-            where = stages.CONFIGS
+        if where not in self.results or (where == stages.TWINS and facts):
+            where = stages.CONFIGS  # the engine's process, in its imports
         self.settle(where, FAILED, detail, facts or {})
         self.ended = True
 

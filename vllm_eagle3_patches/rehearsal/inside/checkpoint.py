@@ -9,20 +9,25 @@ from __future__ import annotations
 import json
 import math
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors.torch import save_file
 
-from vllm_eagle3_patches.rehearsal.inside import alive, events
+from vllm_eagle3_patches.rehearsal.inside import events
 
+TABLES = (
+    "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES",
+    "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES",
+    "MODEL_FOR_VISION_2_SEQ_MAPPING_NAMES",
+)
 SPREAD = 0.02  # standard deviation of random weights; of norms and biases around their own value
 
 
 def main(path: str) -> None:
     request = json.loads(Path(path).read_text())
-    alive.end_with_parent(request["folder"])
     events.to(request["events"])
     torch.manual_seed(request["seed"])
     torch.set_grad_enabled(False)
@@ -63,7 +68,7 @@ def drafter_tensor(name: str, shape: list[int], shapes: dict[str, list[int]]) ->
 
 
 def target(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
-    model, whole = build(folder / "target")
+    model, whole = build(folder / "target", request["parts"])
     for parameter in model.parameters():
         if parameter.dim() == 1:  # else a norm that is left out would not show
             parameter.data += SPREAD * torch.randn_like(parameter)
@@ -86,36 +91,59 @@ def target(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
     return found | {"reference": True, "next": tokens}
 
 
-def build(folder: Path) -> tuple[Any, bool]:
+def build(folder: Path, parts: list[str]) -> tuple[Any, bool]:
     """The model of that config.json with random weights, in float32, and whether it is whole.
 
     Of a wrapper only the language model is made, where Transformers has a class for it: what it
     writes of the whole is not always by the names the model is published with (Kimi-K2.5 in
     5.19 has `blocks` for the language model's layers).
+
+    `parts` are the keys that lead to the language model's config.
+
+    Raises:
+        LookupError: Transformers has no such model.
     """
     import transformers
-    from transformers import AutoConfig
+
+    raw = json.loads((folder / "config.json").read_text())
+    text = raw
+    for key in parts:
+        text = text[key]
+    for kind, config, whole in (*known(raw, folder), *named(text, whole=not parts)):
+        return kind(config).float().eval(), whole
+    found = raw.get("architectures") or [raw.get("model_type")]
+    raise LookupError(f"Transformers {transformers.__version__} has no {found[0]}")
+
+
+def known(raw: dict[str, Any], folder: Path) -> Iterator[tuple[Any, Any, bool]]:
+    """Class and config as Transformers' own tables have them: of the language model, of all."""
+    import transformers
     from transformers.models.auto import modeling_auto as auto
 
-    config = AutoConfig.from_pretrained(folder)
-    named = json.loads((folder / "config.json").read_text()).get("architectures") or []
-    mappings = (
-        "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES",
-        "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES",
-        "MODEL_FOR_VISION_2_SEQ_MAPPING_NAMES",
-    )
+    try:
+        config = transformers.AutoConfig.from_pretrained(folder)
+    except (ValueError, KeyError):  # a model_type it does not know
+        return
+    tables = [getattr(auto, name, {}) for name in TABLES]
     text = config.get_text_config()
-    kind = type(text).model_type  # `kimi_k2` is taken for what it is, `deepseek_v3`
-    alone = getattr(auto, mappings[0]).get(kind) if text is not config else None
-    if alone is not None and hasattr(transformers, alone):
-        text.model_type = kind  # by it the names to write are chosen
-        return getattr(transformers, alone)(text).float().eval(), False
-    names = named[:1] + [getattr(auto, m, {}).get(config.model_type) for m in mappings]
+    own = type(text).model_type  # `kimi_k2` is taken for what it is, `deepseek_v3`
+    if text is not config and tables[0].get(own):
+        text.model_type = own  # by it the names to write are chosen
+        yield getattr(transformers, tables[0][own]), text, False
+    names = (raw.get("architectures") or [])[:1] + [t.get(config.model_type) for t in tables]
     for name in names:
-        kind = getattr(transformers, name, None) if isinstance(name, str) else None
-        if kind is not None:
-            return kind(config).float().eval(), True
-    raise LookupError(f"Transformers {transformers.__version__} has no {named[:1]}")
+        if isinstance(name, str) and hasattr(transformers, name):
+            yield getattr(transformers, name), config, True
+
+
+def named(text: dict[str, Any], *, whole: bool) -> Iterator[tuple[Any, Any, bool]]:
+    """The class that the language model's config names as its architecture."""
+    import transformers
+
+    kind = getattr(transformers, (text.get("architectures") or [""])[0], None)
+    if kind is not None:
+        settings = {k: v for k, v in text.items() if k != "model_type"}
+        yield kind, kind.config_class(**settings), whole
 
 
 def decoder(model: Any, layers: int) -> Any:

@@ -28,4 +28,7 @@ reachable()
 if __name__ == "__mp_main__":
     importlib.import_module(f"{PACKAGE}.rehearsal.inside.worker").install(sys.argv[2])
 if __name__ == "__main__":
+    # Before anything that takes long: the parent may be gone by then.
+    alive = importlib.import_module(f"{PACKAGE}.rehearsal.inside.alive")
+    alive.end_with_parent(str(Path(sys.argv[2]).parent))
     importlib.import_module(f"{PACKAGE}.rehearsal.inside.{sys.argv[1]}").main(sys.argv[2])
