@@ -133,7 +133,7 @@ def request(
         "prompt": prompt(rules.number(text, ("vocab_size",)) or 1000),
         "length": LENGTH,
         "blocks": BLOCKS,
-        "memory": 0.3,
+        "memory": 0.2,
         "parallel": pair.parallel,
         "dtype": {"half": "float16", "float": "float32"}.get(dtype, dtype),
         "eager": eager,

@@ -103,7 +103,14 @@ def counters(llm: Any) -> dict[str, int]:
 
 
 def attach(llm: Any, request: dict[str, Any], *, stream: bool) -> None:
-    attached = llm.apply_model(partial(hooks.attach, layers=request["layers"], stream=stream))
+    attached = llm.apply_model(
+        partial(
+            hooks.attach,
+            layers=request["layers"],
+            stream=stream,
+            rows=len(request["prompt"]),
+        )
+    )
     if not all(attached):
         print("rehearsal: the decoder layers were not found; their entries are not compared")
 

@@ -28,8 +28,8 @@ def decoder(model: Any, layers: int) -> Any:
 class Observer:
     """Compares what the model returns with its real residual stream, and keeps the last states."""
 
-    def __init__(self, model: Any, layers: int, *, stream: bool) -> None:
-        self.model, self.layers = model, layers
+    def __init__(self, model: Any, layers: int, *, stream: bool, rows: int) -> None:
+        self.model, self.layers, self.rows = model, layers, rows
         self.inner = decoder(model, layers)
         self.stream: dict[int, tuple[Any, Any]] = {}
         self.last: dict[int, Any] = {}
@@ -74,7 +74,8 @@ class Observer:
         self.shapes.add((len(captured), len(self.ids)))
         self.forwards += 1
         for layer_id, state in zip(self.ids, captured, strict=False):
-            self.last[layer_id] = state.clone()
+            if state.shape[0] >= self.rows:  # of a whole prompt, and not of a step after it
+                self.last[layer_id] = state.clone()
             if layer_id in stream:
                 self._compare(layer_id, state, stream[layer_id])
 
@@ -98,9 +99,9 @@ class Observer:
         }
 
 
-def attach(model: Any, layers: int, stream: bool) -> bool:
+def attach(model: Any, layers: int, stream: bool, rows: int) -> bool:
     """Runs on every worker; False where the decoder layers are not found."""
-    observer = Observer(model, layers, stream=stream)
+    observer = Observer(model, layers, stream=stream, rows=rows)
     setattr(model, KEPT, observer)
     return observer.inner is not None
 

@@ -27,6 +27,7 @@ NOT_FOR_A_TWIN = frozenset(
         *("kv_cache_memory_bytes", "allowed_local_media_path", "enable_log_requests"),
     }
 )
+CACHE = 2**30  # bytes of KV cache on a GPU
 NOT_ON_CPU = frozenset({"attention_backend", "attention_config", "kv_cache_dtype", "block_size"})
 
 
@@ -55,6 +56,8 @@ def engine(request: dict[str, Any], kind: Any, *, drafter: bool) -> dict[str, An
         chosen["compilation_config"] = {"custom_ops": ["all", "-rotary_embedding"]}
     else:
         chosen["gpu_memory_utilization"] = request["memory"]
+        if "kv_cache_memory_bytes" in fields:  # else vLLM refuses when a neighbour frees memory
+            chosen["kv_cache_memory_bytes"] = CACHE
     if request["multimodal"]:
         if "language_model_only" in fields:
             chosen["language_model_only"] = True

@@ -41,12 +41,16 @@ class Watch:
     def release(self) -> None:
         """Gives back the weights of engines that are no longer needed; vLLM's caches keep their
         models alive in a process that goes on."""
+        modules = []
         for runner in self.runners:
             proposer = getattr(runner, "drafter", None) or getattr(runner, "speculator", None)
             for model in (getattr(runner, "model", None), getattr(proposer, "model", None)):
-                for module in list(model.modules()) if model is not None else ():
-                    vars(module).clear()
+                modules += list(model.modules()) if model is not None else []
             getattr(runner, "kv_caches", []).clear()
+        for module in modules:  # all were found first: the two models share some
+            # Modules without weights of their own may be vLLM's for good: rotary embeddings are.
+            if vars(module).get("_parameters"):
+                vars(module).clear()
         self.runners.clear()
 
     def begin(self, stage: str) -> None:
