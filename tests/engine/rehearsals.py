@@ -33,12 +33,47 @@ def speculative(**settings):
     return ["--serve-args", f"--speculative-config '{json.dumps(whole)}'"]
 
 
-def without(*names):
-    return {name: shape for name, shape in SHAPES.items() if name not in names}
+def ids(*layer_ids):
+    return {**DRAFTER, "eagle_aux_hidden_state_layer_ids": list(layer_ids)}
 
 
+BUILT, FIRST = "drafter built", "first token"
 # name -> the drafter's config and tensors, options, and (stage, class) where it must end
-FAULTS = {}
+FAULTS = {
+    "unknown-key": (DRAFTER, SHAPES, speculative(bogus=1), ("configs", "argument")),
+    "two-states": (DRAFTER, published.tensors(DRAFTER, LLAMA, states=2), [], (BUILT, "aux-shape")),
+    "id-out-of-range": (ids(2, 16, 40), SHAPES, [], (FIRST, "aux-shape")),
+    "draft-tensor-parallel": (
+        DRAFTER,
+        SHAPES,
+        speculative(draft_tensor_parallel_size=2),
+        ("configs", "draft-tensor-parallel"),
+    ),
+    "no-such-class": (
+        {**DRAFTER, "architectures": ["NoSuchForCausalLM"]},
+        SHAPES,
+        [],
+        ("configs", "drafter"),
+    ),
+    "wider": (
+        published.LLAMA33_MODELOPT,
+        published.tensors(published.LLAMA33_MODELOPT, published.LLAMA33_70B),
+        [],
+        (FIRST, "aux-shape"),
+    ),
+    "whole-vocabulary": (
+        DRAFTER,
+        SHAPES | {"lm_head.weight": (128256, 4096)},
+        [],
+        (BUILT, "aux-shape"),
+    ),
+    "of-another-class": (
+        DRAFTER,
+        SHAPES | {"fc_norm.0.weight": (4096,)},
+        [],
+        (BUILT, "drafter"),
+    ),
+}
 
 
 def rehearse(lab, name):
@@ -58,11 +93,14 @@ def rehearse(lab, name):
     site = environments.stock(version)
     program = [sys.executable, "-m", "vllm_eagle3_patches", "rehearse", folder / "target"]
     before = snapshot(site)
+    path = [str(site), *filter(None, [os.environ.get("PYTHONPATH")])]
     done = subprocess.run(
         [*map(str, program), "--drafter", str(folder / "drafter"), "--python", str(python),
          "--json", *more],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, (str(site), os.environ.get("PYTHONPATH"))))},
-        capture_output=True, text=True, cwd=folder,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(path)},
+        capture_output=True,
+        text=True,
+        cwd=folder,
     )  # fmt: skip
     assert done.stdout, f"{name} said nothing\n{done.stderr}"
     return {**json.loads(done.stdout), "said": done.stderr, "untouched": snapshot(site) == before}

@@ -13,11 +13,14 @@ from vllm_eagle3_patches import interpreter, operations
 from vllm_eagle3_patches.cli import common, output
 from vllm_eagle3_patches.errors import UsageError
 from vllm_eagle3_patches.installation import Installation
+from vllm_eagle3_patches.sources import Sources
 from vllm_eagle3_patches.target import Request
 
 if TYPE_CHECKING:  # imported when needed: the other commands start without them
     from vllm_eagle3_patches.preflight.case import Case
+    from vllm_eagle3_patches.preflight.findings import Finding
     from vllm_eagle3_patches.rehearsal.diagnosis import Diagnosis
+    from vllm_eagle3_patches.rehearsal.prepare import Pair
     from vllm_eagle3_patches.rehearsal.report import Rehearsal
     from vllm_eagle3_patches.rehearsal.run import Result
 
@@ -54,6 +57,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """0: all passed; 1: a stage failed; 2: usage; 3: this build cannot run all stages."""
+    from vllm_eagle3_patches import preflight
     from vllm_eagle3_patches.rehearsal import prepare
 
     case = _case(args)
@@ -63,7 +67,8 @@ def execute(args: argparse.Namespace) -> int:
     args.model = str(pair.folder)
     wanted = common.request(args)
     contents = _contents(args, found, wanted)
-    rehearsed = _rehearse(args, case, found, contents)
+    context = case.context(Sources(found.root, contents), found.version, wanted)
+    rehearsed = _rehearse(args, case, pair, found, contents, preflight.examine(context))
     if args.json:
         from vllm_eagle3_patches.rehearsal import report
 
@@ -95,13 +100,14 @@ def _contents(
 def _rehearse(
     args: argparse.Namespace,
     case: Case,
+    pair: Pair,
     found: Installation,
     contents: dict[str, bytes] | None,
+    findings: tuple[Finding, ...],
 ) -> Rehearsal:
     from vllm_eagle3_patches.rehearsal import diagnosis, memory, overlay, prepare, report, run
 
     exe = interpreter.of(found, args.python)
-    pair = prepare.pair(case, args.tensor_parallel_size or 1)
     if not args.json and not args.quiet:
         print(f"vLLM {found.version} ({found.distribution}), run by {exe}")
         print(f"  a twin of {pair.folder}: {report.sizes(pair)}\n", flush=True)
@@ -126,7 +132,13 @@ def _rehearse(
         case.serve.integer("max-num-batched-tokens"),
     )  # fmt: skip
     return report.Rehearsal(
-        pair, outcome, _fixed(args, diagnosed), estimate, tuple(contents or ()), case.serve.options
+        pair,
+        outcome,
+        _fixed(args, diagnosed),
+        estimate,
+        tuple(contents or ()),
+        case.serve.options,
+        findings,
     )
 
 

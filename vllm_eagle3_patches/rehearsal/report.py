@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vllm_eagle3_patches.preflight.facts import quantization
+from vllm_eagle3_patches.preflight.findings import Finding
 from vllm_eagle3_patches.rehearsal import layers, rules, stages
 from vllm_eagle3_patches.rehearsal.diagnosis import Diagnosis
 from vllm_eagle3_patches.rehearsal.memory import Estimate
@@ -28,6 +29,7 @@ class Rehearsal:
     estimate: Estimate
     changed: tuple[str, ...]  # files that --apply changed in the throw-away copy
     options: dict[str, str]  # of the user's command line
+    findings: tuple[Finding, ...]  # what `check --drafter` says of the real pair
 
     @property
     def incomplete(self) -> bool:
@@ -122,6 +124,7 @@ def as_json(found: Rehearsal) -> dict[str, Any]:
         "machine": outcome.facts,
         "changed": list(found.changed),
         "twin": {"target": found.pair.target.config, "drafter": found.pair.drafter.config},
+        "findings": [finding.as_json() for finding in found.findings],
         "not_covered": not_covered(found),
         "memory": found.estimate.as_json(),
         "seconds": round(outcome.seconds, 1),
@@ -134,6 +137,10 @@ def lines(found: Rehearsal) -> Iterator[str]:
     yield ""
     if found.diagnosis is not None:
         yield from _failure(found.diagnosis)
+    if found.findings:
+        yield "  of the real pair, check says:"
+        for finding in found.findings:
+            yield from _wrapped(f"{finding.severity.value}, {finding.cls}: {finding.detail}")
     yield "  not covered by this rehearsal:"
     for text in not_covered(found):
         yield from _wrapped(text)
