@@ -227,6 +227,7 @@ class _Follow:
         elif kind in (PASSED, SKIPPED):
             if self.results[str(stage)].state == NOT_RUN:
                 self.settle(str(stage), kind, event["detail"], event["facts"])
+                self.at(self.following(str(stage)))
         elif kind == "left":
             left = self.results[str(stage)]
             left.detail = event["detail"]
@@ -235,6 +236,11 @@ class _Follow:
             self.fail(event["detail"], stage, event["facts"])
         elif kind == "end":
             self.ended = True
+
+    def following(self, stage: str) -> str:
+        """The next stage to be seen: what fails before it begins belongs to it."""
+        later = NAMES[NAMES.index(stage) + 1 :]
+        return next((n for n in later if self.results[n].state == NOT_RUN), stage)
 
     def settle(self, stage: str, state: str, detail: str, facts: dict[str, Any]) -> None:
         result = self.results[stage]

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from vllm_eagle3_patches.rehearsal.inside import events, fill
+from vllm_eagle3_patches.rehearsal.inside import ease, events, fill
 from vllm_eagle3_patches.rehearsal.stages import (
     CONFIGS,
     DRAFTER,
@@ -70,20 +70,11 @@ def install(path: str) -> Watch:
     request = json.loads(Path(path).read_text())
     events.to(request["events"])
     watch = Watch(request)
-    _inspect_here()
+    ease.install(request)
     _configs(watch)
     _loaders(watch)
     _workers(watch)
     return watch
-
-
-def _inspect_here() -> None:
-    """vLLM looks at each model class in a process of its own, ten seconds each, so as to leave
-    CUDA alone before it forks; this process is used once, and forks nothing."""
-    from vllm.model_executor.models import registry
-
-    if hasattr(registry, "_run_in_subprocess"):
-        registry._run_in_subprocess = lambda function: function()
 
 
 def around(
