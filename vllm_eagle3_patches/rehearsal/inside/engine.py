@@ -218,6 +218,8 @@ def entry(figures: dict[str, Any], kind: Any) -> None:
     worst = max(figures["difference"].values())
     detail = f"{figures['forwards']} forwards, largest difference {worst:.2g}"
     detail += f"; {', '.join(map(str, missing))} not compared" if missing else ""
+    if figures["residual_or_not"]:
+        detail += "; with or without the residual, which these layers may not use"
     return events.passed(ENTRY, detail, **figures)
 
 

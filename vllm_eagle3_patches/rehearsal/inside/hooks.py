@@ -65,6 +65,7 @@ class Observer:
         self.worst: dict[int, float] = {}
         self.scale: dict[int, float] = {}
         self.shapes: set[tuple[int, int]] = set()
+        self.unsure: set[int] = set()
         self.forwards = self.compared = 0
         if stream and self.inner is not None:
             for index, layer in enumerate(self.inner.layers):
@@ -111,7 +112,10 @@ class Observer:
                 self._compare(layer_id, state, stream[layer_id])
 
     def _compare(self, layer_id: int, state: Any, entry: Entry) -> None:
-        difference = min((state - e).abs().max().item() for e in entry.possible())
+        possible = entry.possible()
+        if len(possible) > 1:
+            self.unsure.add(layer_id)
+        difference = min((state - e).abs().max().item() for e in possible)
         self.worst[layer_id] = max(self.worst.get(layer_id, 0.0), difference)
         size = state.abs().max().item()
         self.scale[layer_id] = max(self.scale.get(layer_id, 0.0), size)
@@ -124,6 +128,7 @@ class Observer:
             "compared": self.compared,
             "captured_and_asked": sorted(map(list, self.shapes)),
             "difference": {str(k): v for k, v in self.worst.items()},
+            "residual_or_not": sorted(self.unsure),
             "size": {str(k): v for k, v in self.scale.items()},
         }
 
