@@ -140,7 +140,6 @@ def request(
         "multimodal": dict.fromkeys(MODALITIES, 0) if pair.multimodal else None,
         "words": words,
         "speculative": speculative(case, place),
-        "checkpoint": True,
     }
 
 

@@ -55,9 +55,7 @@ def run(path: str, request: dict[str, Any]) -> None:
 
     events.send("imported", vllm=vllm.__version__, source=vllm.__file__, **platform.facts())
     made = wait_for_twins(request)
-    request["checkpoint"] = made["checkpoint"]
     watching = watch.install(path)
-    watching.request = request
     kind = platform.kind(request)
     if kind.speculates:
         tokens, states, figures = with_drafter(request, kind)

@@ -69,6 +69,8 @@ class Watch:
 def install(path: str) -> Watch:
     """Watches from here on, in this process."""
     request = json.loads(Path(path).read_text())
+    made = Path(request["folder"]) / "ready.json"  # there before any engine is started
+    request["checkpoint"] = json.loads(made.read_text())["checkpoint"]
     events.to(request["events"])
     watch = Watch(request)
     ease.install(request)
