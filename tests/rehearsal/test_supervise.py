@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from vllm_eagle3_patches.rehearsal import supervise
+from vllm_eagle3_patches.rehearsal.inside.alive import TEMPORARY
 
 # A child that starts a grandchild, as vLLM starts workers, and then waits.
 FAMILY = """
@@ -25,7 +26,8 @@ FAITHFUL = """
 import sys, time
 sys.path.insert(0, sys.argv[2])
 from vllm_eagle3_patches.rehearsal.inside import alive
-alive.end_with_parent(sys.argv[1])
+from pathlib import Path
+alive.end_with_parent(Path(sys.argv[1]))
 print("ready", flush=True)
 time.sleep(600)
 """
@@ -100,8 +102,9 @@ def test_a_signal_to_end_goes_the_way_of_ctrl_c(number: signal.Signals) -> None:
     assert signal.getsignal(number) is before
 
 
-def test_the_child_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
-    place = tmp_path / "place"
+@pytest.mark.parametrize(("name", "stays"), [(f"{TEMPORARY}x", False), ("kept", True)])
+def test_the_child_ends_when_its_parent_is_killed(tmp_path: Path, name: str, stays: bool) -> None:
+    place = tmp_path / name
     place.mkdir()
     inner = [sys.executable, "-c", FAITHFUL, str(place), str(ROOT)]
     env = os.environ | {"PYTHONPATH": str(ROOT)}
@@ -115,7 +118,7 @@ def test_the_child_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
         parent.wait()
     assert children
     until(lambda: all(gone(int(pid)) for pid in children))
-    until(lambda: not place.exists())
+    until(lambda: place.exists() == stays)
 
 
 def test_events_come_in_whole_lines(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 from vllm_eagle3_patches.installation import Installation
 from vllm_eagle3_patches.rehearsal import stages, supervise
+from vllm_eagle3_patches.rehearsal.inside.alive import TEMPORARY
 from vllm_eagle3_patches.rehearsal.stages import LIMITS, NAMES
 
 LAUNCHER = Path(__file__).parent / "inside" / "launcher.py"
@@ -69,7 +70,7 @@ def folder(keep: Path | None) -> Iterator[Path]:
         keep.mkdir(parents=True, exist_ok=True)
         yield keep
         return
-    made = Path(tempfile.mkdtemp(prefix="vllm-eagle3-rehearsal-"))
+    made = Path(tempfile.mkdtemp(prefix=TEMPORARY))
     try:
         yield made
     finally:
@@ -96,6 +97,8 @@ def environment(place: Path, extra: Mapping[str, str], path: Sequence[str]) -> d
         "HF_HUB_OFFLINE": 1,
         "TRANSFORMERS_OFFLINE": 1,
         "VLLM_NO_USAGE_STATS": 1,
+        "VLLM_LOGGING_LEVEL": "INFO",
+        "VLLM_CONFIGURE_LOGGING": 1,
         "DO_NOT_TRACK": 1,
         "VLLM_ENABLE_V1_MULTIPROCESSING": 0,
         "VLLM_WORKER_MULTIPROC_METHOD": "spawn",

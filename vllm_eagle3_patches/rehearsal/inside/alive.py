@@ -10,20 +10,23 @@ import threading
 import time
 from pathlib import Path
 
+TEMPORARY = "vllm-eagle3-rehearsal-"
 
-def _end(folder: str) -> None:
+
+def _end(folder: Path) -> None:
     """From a process outside the group: what is being killed cannot clean up behind itself."""
     group = os.getpgrp()
     if os.fork() == 0:
         os.setsid()
         os.killpg(group, signal.SIGKILL)
         for _ in range(5):
-            shutil.rmtree(folder, ignore_errors=True)
+            if folder.name.startswith(TEMPORARY):  # and not what the user wants to keep
+                shutil.rmtree(folder, ignore_errors=True)
             time.sleep(0.2)
         os._exit(0)
 
 
-def end_with_parent(folder: str) -> None:
+def end_with_parent(folder: Path) -> None:
     """Standard input is a pipe that the parent holds open: its end means that it is gone.
 
     Then the temporary folder is removed, and the whole process group is killed: vLLM's workers

@@ -30,5 +30,5 @@ if __name__ == "__mp_main__":
 if __name__ == "__main__":
     # Before anything that takes long: the parent may be gone by then.
     alive = importlib.import_module(f"{PACKAGE}.rehearsal.inside.alive")
-    alive.end_with_parent(str(Path(sys.argv[2]).parent))
+    alive.end_with_parent(Path(sys.argv[2]).parent)
     importlib.import_module(f"{PACKAGE}.rehearsal.inside.{sys.argv[1]}").main(sys.argv[2])
