@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 
@@ -22,19 +23,22 @@ def _inspect_here() -> None:
 
 
 def _text_only() -> None:
-    """No media are asked for, so the answer is no; vLLM wants the model's media processor, whose
-    files a twin does not have, before it can say so."""
+    """No media are asked for, so there is no need of a media processor; vLLM makes one before it
+    can say so, from files that a twin does not have."""
     from vllm.multimodal.registry import MultiModalRegistry
 
-    ask = getattr(MultiModalRegistry, "supports_multimodal_inputs", None)
-    if ask is None:
-        return
+    for name, instead in (("supports_multimodal_inputs", False), ("create_processor", None)):
+        method = getattr(MultiModalRegistry, name, None)
+        if method is not None:
+            setattr(MultiModalRegistry, name, _without_files(method, instead))
 
-    @functools.wraps(ask)
-    def answer(self: Any, model_config: Any) -> bool:
+
+def _without_files(method: Callable[..., Any], instead: Any) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def answer(*args: Any, **kwargs: Any) -> Any:
         try:
-            return bool(ask(self, model_config))
+            return method(*args, **kwargs)
         except (OSError, ValueError):
-            return False
+            return instead
 
-    MultiModalRegistry.supports_multimodal_inputs = answer
+    return answer
