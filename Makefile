@@ -32,6 +32,7 @@ docs: setup
 bench: setup
 	$(PYTHON) benchmarks/bench.py
 	$(PYTHON) benchmarks/bench_explain.py
+	$(PYTHON) benchmarks/bench_rehearse.py
 
 clean:
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -6,8 +6,12 @@ import json
 import os
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from vllm_eagle3_patches.errors import InstallationError, UsageError
+from vllm_eagle3_patches.errors import InstallationError, PatchError, UsageError
+
+if TYPE_CHECKING:
+    from vllm_eagle3_patches.installation import Installation
 
 _MARK = "vllm-eagle3-patches sys.path "  # .pth files may print lines of their own
 _PROBE = f"import json, sys; sys.stdout.write('\\n{_MARK}' + json.dumps(sys.path) + '\\n')"
@@ -73,3 +77,40 @@ def sys_path(exe: Path) -> list[str]:
     last = next((line for line in reversed(said) if line.strip()), "no word of its sys.path")
     what = f"{exe} does not run as a Python (exit {process.returncode}: {last.strip()})"
     raise InstallationError(what, where=exe)
+
+
+def of(installation: Installation, python: str | None = None) -> Path:
+    """The interpreter that runs an installation: `python`, else the one whose path has it.
+
+    A folder given by --site-packages may be on no interpreter's path: then that of the virtual
+    environment it lies in, else this one.
+
+    Raises:
+        UsageError: `python` is no program.
+    """
+    import sys
+
+    if python is not None:
+        return executable(python)
+    own = installation.site_packages.parents
+    names = [str(folder / "bin" / "python") for folder in own[:3]]
+    names += [sys.executable]
+    if variable := os.environ.get("VIRTUAL_ENV"):
+        names.append(f"{variable}/bin/python")
+    names.append("python3")
+    usable = []
+    for name in names:
+        with suppress(PatchError):
+            usable.append(executable(name))
+            if not added(installation, usable[-1]):
+                return usable[-1]
+    if not usable:
+        raise UsageError("no Python to run vLLM with", next="name it with --python EXE")
+    return usable[0]
+
+
+def added(installation: Installation, exe: Path) -> list[str]:
+    """What must come on the interpreter's path for it to find the installation."""
+    there = {os.path.realpath(folder) for folder in sys_path(exe)}
+    folders = dict.fromkeys((installation.root, installation.site_packages))
+    return [str(folder) for folder in folders if os.path.realpath(folder) not in there]

@@ -373,6 +373,21 @@ def diff(installation: Installation, wanted: Request, *, allow_modified: bool = 
     )
 
 
+def contents(
+    installation: Installation, wanted: Request, *, allow_modified: bool = False
+) -> dict[str, bytes]:
+    """Path -> the bytes that each file would have after `apply`; nothing is written.
+
+    Raises:
+        PatchError: as `apply`.
+    """
+    left = interrupted(installation)
+    if left is not None:
+        raise integrity.interruption(installation, left)
+    want = _desired(installation, wanted, _applied(installation), NAMES, allow_modified)
+    return {path: new for path, new in want.contents.items() if isinstance(new, bytes)}
+
+
 def unified(path: str, before: bytes, after: bytes) -> str:
     """A unified diff with `a/` and `b/` in front of the path, line ends as in the file."""
     import difflib

@@ -12,6 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import environments
 import jobs
+import rehearsals
 import report
 import zoo_jobs
 from laboratory import Laboratory
@@ -24,8 +25,14 @@ JOBS = {
     "mutated": jobs.mutated,
     "zoo_life": zoo_jobs.zoo_life,
     "naive": zoo_jobs.naive,
+    "rehearsed": rehearsals.rehearse,
 }
-SUBJECTS = {"mutated": "mutation", "zoo_life": "part", "naive": "mistake"}  # or the version
+SUBJECTS = {  # or the version
+    "mutated": "mutation",
+    "zoo_life": "part",
+    "naive": "mistake",
+    "rehearsed": "rehearsal",
+}
 
 
 def pytest_addoption(parser):
@@ -55,6 +62,10 @@ def pytest_generate_tests(metafunc):
         "speculating": (("version", "scenario"), speculating),
         "extracting": (("version", "scenario"), extracting),
     }
+    marker = metafunc.definition.get_closest_marker("rehearsals")
+    if marker:
+        names = rehearsals.names(marker.args[0], everything=everything)
+        metafunc.parametrize("rehearsal", names)
     marker = metafunc.definition.get_closest_marker("versions")
     if marker:
         names, values = choices[marker.args[0]]
@@ -69,6 +80,7 @@ def pytest_collection_modifyitems(config, items):
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "versions(which): the versions that the test runs for")
+    config.addinivalue_line("markers", "rehearsals(which): the rehearsals that the test is for")
     config.addinivalue_line("markers", "long: only in the long run")
 
 

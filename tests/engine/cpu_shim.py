@@ -2,34 +2,24 @@
 
 Those versions refuse a speculative config on the CPU. Everything a GPU user meets stays vLLM's
 own: the model is loaded by GPUModelRunner.load_model, which asks for the interface and sets the
-layers. Only device matters are replaced: CUDA streams around host copies, and four small Triton
-kernels of the greedy path, written here in plain Python of the same meaning.
+layers (`rehearsal/inside/old_cpu.py`). Only device matters are replaced here: CUDA streams around
+host copies, and four small Triton kernels of the greedy path, in plain Python of the same meaning.
 """
 
-import contextlib
-import functools
-
 import torch
+from package import reachable
+
+reachable()
+
+from vllm_eagle3_patches.rehearsal.inside import old_cpu  # noqa: E402
 
 
 def install():
-    from vllm.platforms.cpu import CpuPlatform
-    from vllm.v1.worker.cpu_model_runner import CPUModelRunner, _torch_cuda_wrapper
-    from vllm.v1.worker.gpu_model_runner import GPUModelRunner
+    old_cpu.install()
+    from vllm.v1.worker.cpu_model_runner import CPUModelRunner
 
-    def init(self, vllm_config, device):
-        with _torch_cuda_wrapper():
-            GPUModelRunner.__init__(self, vllm_config, device)
-        self.use_cuda_graph = False
-        self.cascade_attn_enabled = False
-        self._postprocess_tensors()
-
-    CPUModelRunner.__init__ = init
-    CPUModelRunner.load_model = GPUModelRunner.load_model
-    CpuPlatform.get_current_memory_usage = classmethod(lambda cls, device=None: 0.0)
     _host_copies(CPUModelRunner)
     _kernels()
-    _kimi_k25_of_0_15()
 
 
 def _host_copies(runner):
@@ -118,37 +108,3 @@ def eagle_prepare_inputs_padded_kernel(
         rejected_here = end - start + 1 - int(valid_counts[row]) if end > start else 0
         to_sample[row] = query_start[row + 1] - 1 - rejected_here
         rejected[row] = rejected_here
-
-
-def _kimi_k25_of_0_15():
-    """Its constructor asks CUDA for the device; its loader assumes that MLA is on."""
-    from vllm.model_executor.models import kimi_k25
-
-    model = kimi_k25.KimiK25ForConditionalGeneration
-    if hasattr(model, "get_expert_mapping"):
-        load_weights, init = model.load_weights, model.__init__
-
-        def load_without_mla(self, weights):
-            config = self.config.text_config
-            rank, config.q_lora_rank = config.q_lora_rank, None
-            try:
-                return load_weights(self, weights)
-            finally:
-                config.q_lora_rank = rank
-
-        @functools.wraps(init)  # vLLM reads the parameters
-        def init_on_cpu(self, *args, **kwargs):
-            with _replaced(torch.cuda, "current_device", lambda: torch.device("cpu")):
-                init(self, *args, **kwargs)
-
-        model.load_weights, model.__init__ = load_without_mla, init_on_cpu
-
-
-@contextlib.contextmanager
-def _replaced(holder, name, value):
-    before = getattr(holder, name)
-    setattr(holder, name, value)
-    try:
-        yield
-    finally:
-        setattr(holder, name, before)

@@ -115,6 +115,11 @@ FRAMES = {
     "fc-shape": [
         Frame("vllm/model_executor/models/llama_eagle3.py", "combine_hidden_states", "self.fc(h)")
     ],
+    "fc-shape-cpu": [
+        Frame("vllm/model_executor/models/llama_eagle3.py", "combine_hidden_states", "self.fc(h)")
+    ],
+    "drafter-weight-size": [WEIGHTS],
+    "drafter-vocabulary-size": [WEIGHTS],
     "drafter-weight-shape": [WEIGHTS],
     "drafter-shard-shape": [WEIGHTS],
     "drafter-narrow": [WEIGHTS],

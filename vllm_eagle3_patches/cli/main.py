@@ -22,6 +22,7 @@ COMMANDS = {
     "revert": "back to the installed bytes",
     "diff": "the unified diff that apply makes, or has made",
     "explain": "a server log: the root cause and the gate it belongs to, or how it is doing",
+    "rehearse": "the whole start-up on small twins of the models: the installed engine itself",
 }
 EXIT_CODES = """\
 exit codes: 0 everything asked holds; 1 check: a gate is closed or the drafter will fail, explain:

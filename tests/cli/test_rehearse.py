@@ -1,0 +1,149 @@
+"""`rehearse` as a command: what it takes, what it leaves behind. The engine is in tests/engine."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from command import TOOL, call, lay, unchanged
+from preflight import published
+from preflight.folders import write_model
+from rehearsal import models
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    return lay(tmp_path / "site")
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> list[str]:
+    target = write_model(tmp_path / "target", models.LLAMA31_8B)
+    drafter = write_model(
+        tmp_path / "drafter",
+        published.LLAMA31_YUHUILI,
+        published.tensors(published.LLAMA31_YUHUILI, models.LLAMA31_8B),
+    )
+    return [str(target), "--drafter", str(drafter)]
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    return folder
+
+
+def test_no_target(site: Path, pair: list[str]) -> None:
+    done = call("rehearse", *pair[1:], site=site)
+    assert done.code == 2
+    assert "needs the target's config.json" in done.err
+
+
+def test_no_drafter(site: Path, pair: list[str]) -> None:
+    done = call("rehearse", pair[0], site=site)
+    assert done.code == 2
+    assert "no drafter is named" in done.err
+
+
+def test_a_command_that_serves_nothing(site: Path) -> None:
+    done = call("rehearse", "--", "vllm", "bench", "x", site=site)
+    assert done.code == 2
+    assert "not a vllm serve command" in done.err
+
+
+def test_a_config_without_sizes_is_refused(site: Path, pair: list[str], tmp_path: Path) -> None:
+    bare = write_model(tmp_path / "bare", {"architectures": ["LlamaForCausalLM"]})
+    done = call("rehearse", str(bare), *pair[1:], site=site)
+    assert done.code == 3
+    assert "how many layers" in done.err
+
+
+def test_a_folder_to_keep_them_in_must_be_empty(
+    site: Path, pair: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "mine").write_text("mine")
+    done = call("rehearse", *pair, "--keep", str(tmp_path / "kept"), site=site)
+    assert done.code == 2
+    assert "not empty" in done.err
+    assert [path.name for path in (tmp_path / "kept").iterdir()] == ["mine"]
+
+
+def test_an_interpreter_without_torch(site: Path, pair: list[str], temporary: Path) -> None:
+    """The test environment's own: it says what is missing, and nothing is left."""
+    with unchanged(site):
+        done = call("rehearse", *pair, "--json", site=site)
+    answer = json.loads(done.out)
+    assert (done.code, answer["exit"]) == (1, 1)
+    (failed,) = (stage for stage in answer["stages"] if stage["state"] == "failed")
+    assert failed["stage"] in ("twins", "configs")  # either child may be the first to notice
+    assert "No module named" in failed["detail"]
+    assert "passed" not in {stage["state"] for stage in answer["stages"]}
+    assert answer["twin"]["target"]["num_hidden_layers"] == 7
+    assert answer["memory"]["drafter_bytes"] > 0
+    assert list(temporary.iterdir()) == []
+
+
+def test_what_is_kept(site: Path, pair: list[str], tmp_path: Path) -> None:
+    call("rehearse", *pair, "--keep", str(tmp_path / "kept"), site=site)
+    twin = json.loads((tmp_path / "kept" / "target" / "config.json").read_text())
+    assert twin["num_hidden_layers"] == 7
+    assert (tmp_path / "kept" / "log.txt").exists()
+
+
+def test_the_users_own_command(site: Path, pair: list[str], tmp_path: Path) -> None:
+    speculative = {"method": "eagle3", "model": pair[2], "num_speculative_tokens": 5}
+    words = ["vllm", "serve", pair[0], "--speculative-config", json.dumps(speculative),
+             "--max-num-seqs", "64", "-tp", "8"]  # fmt: skip
+    kept = tmp_path / "kept"
+    call("rehearse", "--site-packages", str(site), "--keep", str(kept), "--", *words)
+    request = json.loads((kept / "request.json").read_text())
+    assert request["speculative"] == speculative | {"model": str(kept / "drafter")}
+    assert request["words"] == words[3:]
+    assert request["parallel"] == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_nothing_is_left_however_it_ends(
+    site: Path, pair: list[str], temporary: Path, tmp_path: Path, number: signal.Signals
+) -> None:
+    """While the children are at work: here, in an import that takes long."""
+    slow = tmp_path / "slow" / "torch"
+    slow.mkdir(parents=True)
+    for package in (slow, site / "vllm"):
+        (package / "__init__.py").write_text("import time\ntime.sleep(600)\n")
+    env = os.environ | {
+        "TMPDIR": str(temporary),
+        "PYTHONPATH": os.pathsep.join([str(slow.parent), os.environ.get("PYTHONPATH", "")]),
+    }
+    words = [*TOOL, "rehearse", *pair, "--site-packages", str(site)]
+    running = subprocess.Popen(words, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+    def children() -> list[str]:
+        found = subprocess.run(["pgrep", "-f", str(temporary)], capture_output=True, text=True)
+        return found.stdout.split()
+
+    try:
+        end = time.monotonic() + 30
+        while len(children()) < 2:
+            assert time.monotonic() < end, "the children did not start"
+            time.sleep(0.05)
+        time.sleep(0.5)  # they are in their import
+        running.send_signal(number)
+        _, said = running.communicate(timeout=20)
+    finally:
+        running.kill()
+    assert running.returncode == (-9 if number == signal.SIGKILL else 130)
+    assert b"Traceback" not in said
+    end = time.monotonic() + 20
+    while children() or list(temporary.iterdir()):
+        assert time.monotonic() < end, (children(), list(temporary.iterdir()))
+        time.sleep(0.05)

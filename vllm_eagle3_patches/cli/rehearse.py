@@ -1,0 +1,196 @@
+"""`rehearse`: boots the installed engine on small twins of the models, and says what passes."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vllm_eagle3_patches import interpreter, operations
+from vllm_eagle3_patches.cli import common, output
+from vllm_eagle3_patches.errors import UsageError
+from vllm_eagle3_patches.installation import Installation
+from vllm_eagle3_patches.sources import Sources
+from vllm_eagle3_patches.target import Request
+
+if TYPE_CHECKING:  # imported when needed: the other commands start without them
+    from vllm_eagle3_patches.preflight.case import Case
+    from vllm_eagle3_patches.preflight.findings import Finding
+    from vllm_eagle3_patches.rehearsal.diagnosis import Diagnosis
+    from vllm_eagle3_patches.rehearsal.prepare import Pair
+    from vllm_eagle3_patches.rehearsal.report import Rehearsal
+    from vllm_eagle3_patches.rehearsal.run import Result
+
+EXAMPLE = "vllm-eagle3-patch rehearse MODEL --drafter D"
+EXIT_CODES = (
+    "Exit code 0: every stage passed; 1: a stage failed; 3: this build of vLLM cannot run them all."
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.description = f"{parser.description} {EXIT_CODES}"
+    parser.add_argument("--drafter", metavar="D", help="an EAGLE-3 drafter: folder or cached id")
+    parser.add_argument("--serve-args", metavar="ARGS", help="options you give to `vllm serve`")
+    parser.add_argument(
+        "--tensor-parallel-size", type=int, metavar="N", help="GPUs to use (default: 1)"
+    )
+    parser.add_argument(
+        "--enforce-eager", action="store_true", help="without torch.compile and CUDA graphs"
+    )
+    parser.add_argument(
+        "--apply",
+        action="store_true",
+        help="rehearse with the gates opened, in a throw-away copy of vLLM's files",
+    )
+    parser.add_argument("--keep", metavar="DIR", help="leave the twins and the log in DIR")
+    parser.add_argument(
+        "words",
+        nargs="*",
+        metavar="MODEL | -- vllm serve MODEL …",
+        help="folder with config.json or cached id; or your own command, after --",
+    )
+    common.allow_modified(parser)
+
+
+def execute(args: argparse.Namespace) -> int:
+    """0: all passed; 1: a stage failed; 2: usage; 3: this build cannot run all stages."""
+    from vllm_eagle3_patches import preflight
+    from vllm_eagle3_patches.rehearsal import prepare
+
+    case = _case(args)
+    args.model = case.model
+    found = common.find(args)
+    pair = prepare.pair(case, args.tensor_parallel_size or 1)
+    args.model = str(pair.folder)
+    wanted = common.request(args)
+    contents = _contents(args, found, wanted)
+    context = case.context(Sources(found.root, contents), found.version, wanted)
+    rehearsed = _rehearse(args, case, pair, found, contents, preflight.examine(context))
+    if args.json:
+        from vllm_eagle3_patches.rehearsal import report
+
+        facts = output.facts(args, rehearsed.exit, found, wanted)
+        print(json.dumps({**facts, **report.as_json(rehearsed)}))
+    else:
+        _print(args, rehearsed)
+    return rehearsed.exit
+
+
+def _case(args: argparse.Namespace) -> Case:
+    from vllm_eagle3_patches import preflight
+
+    words: Sequence[str] = args.words
+    if len(words) > 1:
+        return preflight.case(None, args.drafter, args.serve_args, words)
+    return preflight.case(words[0] if words else None, args.drafter, args.serve_args, [])
+
+
+def _contents(
+    args: argparse.Namespace, found: Installation, wanted: Request
+) -> dict[str, bytes] | None:
+    """The patched bytes, with --apply."""
+    if not args.apply:
+        return None
+    return operations.contents(found, wanted, allow_modified=args.allow_modified)
+
+
+def _rehearse(
+    args: argparse.Namespace,
+    case: Case,
+    pair: Pair,
+    found: Installation,
+    contents: dict[str, bytes] | None,
+    findings: tuple[Finding, ...],
+) -> Rehearsal:
+    from vllm_eagle3_patches.rehearsal import diagnosis, memory, overlay, prepare, report, run
+
+    exe = interpreter.of(found, args.python)
+    if not args.json and not args.quiet:
+        print(f"vLLM {found.version} ({found.distribution}), run by {exe}")
+        print(f"  a twin of {pair.folder}: {report.sizes(pair)}\n", flush=True)
+    keep = Path(args.keep).absolute() if args.keep else None
+    if keep is not None and keep.is_dir() and any(keep.iterdir()):
+        raise UsageError("the folder to keep the twins in is not empty", where=keep)
+    with run.folder(keep) as place:
+        prepare.write(pair, place)
+        path = [str(overlay.make(found, contents, place / "vllm"))] if contents else []
+        path += interpreter.added(found, exe)
+        words = _options(args, case)
+        request = prepare.request(case, pair, place, eager=_eager(args, case), words=words)
+        extra = prepare.variables(pair, case.serve.environment, cpu=run.is_cpu(found))
+        env = run.environment(place, extra, path)
+        outcome = run.run(exe, place, request, env, _tell(args))
+        outcome.facts["eager"] = request["eager"]
+    failed = outcome.failed
+    diagnosed = None if failed is None else diagnosis.of(outcome, failed)
+    parallel = case.serve.tensor_parallel if args.tensor_parallel_size is None else pair.parallel
+    estimate = memory.estimate(
+        pair.folder, case.drafter, pair.config, pair.states, parallel,
+        case.serve.integer("max-num-batched-tokens"),
+    )  # fmt: skip
+    return report.Rehearsal(
+        pair,
+        outcome,
+        _fixed(args, diagnosed),
+        estimate,
+        tuple(contents or ()),
+        case.serve.options,
+        findings,
+    )
+
+
+def _options(args: argparse.Namespace, case: Case) -> list[str]:
+    """The user's own options, which vLLM's parser reads in the child."""
+    import shlex
+
+    if len(args.words) > 1:
+        words = list(args.words)
+        at = next(
+            n for n, word in enumerate(words) if word == "serve" or word.startswith("vllm.entry")
+        )
+        rest = words[at + 1 :]
+        if rest and rest[0] == case.serve.model:
+            rest = rest[1:]
+        return rest
+    return shlex.split(args.serve_args or "")
+
+
+def _eager(args: argparse.Namespace, case: Case) -> bool:
+    return args.enforce_eager or case.serve.options.get("enforce-eager", "false") == "true"
+
+
+def _fixed(args: argparse.Namespace, diagnosed: Diagnosis | None) -> Diagnosis | None:
+    """With the command that opens the gate before any other advice, where one does."""
+    if diagnosed is None or not diagnosed.apply:
+        return diagnosed
+    from dataclasses import replace
+
+    command = output.again(args, "apply")
+    fix = f"{command}; {diagnosed.fix}" if diagnosed.fix else command
+    return replace(diagnosed, fix=fix)
+
+
+def _tell(args: argparse.Namespace) -> Callable[[Result], None]:
+    from vllm_eagle3_patches.rehearsal import report
+
+    def tell(result: Result) -> None:
+        if not args.quiet:
+            where = sys.stderr if args.json else sys.stdout
+            coloured = not args.json and output.coloured()
+            print(report.line(result, coloured=coloured), file=where, flush=True)
+
+    return tell
+
+
+def _print(args: argparse.Namespace, rehearsed: Rehearsal) -> None:
+    from vllm_eagle3_patches.rehearsal import report
+
+    if rehearsed.exit or not args.quiet:
+        if args.quiet and rehearsed.outcome.failed is not None:
+            print(report.line(rehearsed.outcome.failed))
+        if not args.quiet or rehearsed.outcome.failed is not None:
+            print("\n".join(report.lines(rehearsed)))
+        print(report.verdict(rehearsed))
