@@ -15,6 +15,7 @@ from unittest import mock
 import pytest
 from fake_package import ONE, TWO, A, commit, fake_package, recover, tree
 
+from vllm_eagle3_patches import integrity
 from vllm_eagle3_patches.errors import WriteError
 from vllm_eagle3_patches.installation import Installation
 from vllm_eagle3_patches.transaction import Transaction, interrupted
@@ -150,7 +151,9 @@ def test_reinstalled_while_locking(at: Installation, tmp_path: Path) -> None:
 def test_a_run_at_work_is_not_an_interrupted_one(at: Installation) -> None:
     before = tree(at.root)
     with paused(at, HALFWAY) as process:
-        assert interrupted(at) == "another run of vllm-eagle3-patch is at work here"
+        left = interrupted(at)
+        assert left == "another run of vllm-eagle3-patch is at work here"
+        assert isinstance(integrity.interruption(at, left), WriteError)  # exit 6: wait for it
         process.send_signal(signal.SIGKILL)
         process.wait()
         found = interrupted(at)

@@ -1,4 +1,5 @@
 import ast
+import os
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,13 @@ def test_decode_refuses_what_is_not_utf8() -> None:
     assert raised.value.where == FILE
 
 
+def test_a_pipe_in_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "vllm").mkdir()
+    os.mkfifo(tmp_path / FILE)
+    with pytest.raises(IntegrityError, match="not a regular file"):
+        Sources(tmp_path).data(FILE)
+
+
 def test_a_file_is_read_once(tmp_path: Path) -> None:
     where = laid(tmp_path, a="x = 1\n")
     assert where.data(FILE) == b"x = 1\n"
@@ -82,7 +90,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / FILE).mkdir(parents=True)
-    with pytest.raises(IntegrityError, match="cannot be read") as raised:
+    with pytest.raises(IntegrityError, match="not a regular file") as raised:
         Sources(tmp_path).data(FILE)
     assert raised.value.where == str(tmp_path / FILE)
 

@@ -10,6 +10,8 @@ from vllm_eagle3_patches.installation import Installation
 from vllm_eagle3_patches.receipt import RECEIPT, load
 from vllm_eagle3_patches.record import Record
 
+AT_WORK = "another run of vllm-eagle3-patch is at work here"
+
 
 def interrupted(installation: Installation) -> str | None:
     """What an interrupted run left here, in words; None where all is well.
@@ -27,7 +29,7 @@ def interrupted(installation: Installation) -> str | None:
     except WriteError:
         return found
     if fd is None:
-        return "another run of vllm-eagle3-patch is at work here"
+        return AT_WORK
     try:
         return left_over(installation)  # the run at work may have ended since
     finally:

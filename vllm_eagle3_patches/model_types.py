@@ -20,7 +20,8 @@ DATA = Path(__file__).parent / "data" / "model_types.json"
 # Architecture -> the model types of the text config, for what transformers does not map: before
 # each group where it is known from.  Several where published models differ.
 REMOTE: dict[str, tuple[str, ...]] = {
-    # `model_type` of the published config.json (flat ones: the config is its own text config):
+    # From memory of the published config.json files, which were not at hand when this was written
+    # (a folder with the real one always wins); flat ones, the config is its own text config:
     # BAAI/AquilaChat-7B and AquilaChat2-7B, baichuan-inc/baichuan-7B and Baichuan2-13B-Chat,
     # deepseek-ai/deepseek-moe-16b-base, inclusionAI/Ling-lite and Ling-mini-2.0 (V2 kept the
     # name) and Ring-2.5-1T, LGAI-EXAONE/EXAONE-3.0-7.8B-Instruct and K-EXAONE-236B-A23B,
@@ -90,7 +91,7 @@ REMOTE: dict[str, tuple[str, ...]] = {
     "RWForCausalLM": ("RefinedWeb", "RefinedWebModel"),
     # vllm/transformers_utils/configs/mistral.py makes the config.
     "MistralLarge3ForCausalLM": ("deepseek_v3",),
-    # `text_config.model_type` of the published config.json: moonshotai/Kimi-VL-A3B-Instruct,
+    # Likewise from memory, `text_config.model_type` of: moonshotai/Kimi-VL-A3B-Instruct,
     # CohereLabs/aya-vision-8b, Qwen/Qwen2-Audio-7B-Instruct, HuggingFaceM4/Idefics3-8B-Llama3,
     # HuggingFaceTB/SmolVLM2-2.2B-Instruct, adept/fuyu-8b, kakaocorp/kanana-1.5-v-3b-instruct,
     # mispeech/midashenglm-7b, nvidia/audio-flamingo-3-hf, FunAudioLLM/Fun-Audio-Chat-8B,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import re
+import stat
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -99,14 +100,15 @@ class Sources:
 
     def _load(self, path: str) -> bytes | None:
         if path not in self._disk:
+            place = self.root / path
             try:
-                self._disk[path] = (self.root / path).read_bytes()
+                if not stat.S_ISREG(place.stat().st_mode):  # a pipe would be waited for
+                    raise IntegrityError("this is not a regular file", where=place)
+                self._disk[path] = place.read_bytes()
             except (FileNotFoundError, NotADirectoryError):
                 self._disk[path] = None
             except OSError as error:
-                raise IntegrityError(
-                    f"cannot be read: {error.strerror}", where=self.root / path
-                ) from None
+                raise IntegrityError(f"cannot be read: {error.strerror}", where=place) from None
         return self._disk[path]
 
     def exists(self, path: str) -> bool:

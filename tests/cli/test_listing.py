@@ -176,15 +176,13 @@ def test_a_registry_entry_without_its_class_is_refused_with_its_line(site: Path)
     assert (row["file"], row["line"] > 0) == (REGISTRY, True)
 
 
-def test_where_vllm_lists_model_types_a_name_leaves_that_gate_to_the_config(
+def test_where_vllm_lists_model_types_only_a_config_tells_those_that_are_not_known(
     tmp_path: Path,
 ) -> None:
-    kimi = "KimiK25ForConditionalGeneration"
-    rows = architectures(
-        call("check", "--all", "--json", site=few(tmp_path, "0.17.1", (INNER, LLAMA, GLM, kimi)))
-    )
-    assert (rows[LLAMA]["state"], rows[LLAMA]["config"]) == ("native", ["model-type"])
-    assert (rows[GLM]["state"], rows[GLM]["config"]) == ("closed", ["model-type"])
-    assert (rows[kimi]["state"], rows[kimi]["config"]) == ("closed", [])
-    assert "model-type" in rows[kimi]["gates"]
-    assert "model-type" not in rows[GLM]["gates"]
+    unknown = "Fairseq2LlamaForCausalLM"
+    site = few(tmp_path, "0.17.1", (INNER, LLAMA, GLM, unknown))
+    rows = architectures(call("check", "--all", "--json", site=site))
+    assert (rows[LLAMA]["state"], rows[LLAMA]["config"]) == ("native", [])
+    assert (rows[GLM]["state"], rows[GLM]["config"]) == ("closed", [])
+    assert "model-type" in rows[GLM]["gates"]
+    assert (rows[unknown]["state"], rows[unknown]["config"]) == ("native", ["model-type"])

@@ -49,6 +49,14 @@ def test_usage(words: list[str]) -> None:
     assert "Traceback" not in done.err
 
 
+@pytest.mark.parametrize("words", [["check", "--frobnicate"], ["revert", "--dry-run"]])
+def test_a_usage_error_is_json_where_json_is_asked_for(words: list[str]) -> None:
+    done = call(*words, "--json")
+    assert (done.code, done.json["exit"], done.json["command"]) == (2, 2, words[0])
+    assert words[1] in done.json["error"]["what"]
+    assert "error: " in done.err
+
+
 def test_help_names_every_command_and_exit_code() -> None:
     done = run("--help")
     assert (done.code, done.err) == (0, "")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import atexit
 import gc
+import json
 import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from typing import ClassVar, NoReturn
 
 from vllm_eagle3_patches import __version__
 from vllm_eagle3_patches.cli import check, output
@@ -28,6 +30,19 @@ files changed by someone else, or a run was interrupted; 5 no vLLM, or more than
 write: permissions, space, or another run at work"""
 
 
+class _Parser(argparse.ArgumentParser):
+    """As argparse's, but with `--json` a usage error is a JSON object too."""
+
+    given: ClassVar[Sequence[str]] = ()
+
+    def error(self, message: str) -> NoReturn:
+        if "--json" in self.given:
+            command = next((word for word in self.given if word in COMMANDS), None)
+            what = {"what": message, "where": None, "next": f"{self.prog} --help"}
+            print(json.dumps({"schema": 1, "command": command, "exit": 2, "error": what}))
+        super().error(message)
+
+
 class _Version(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from vllm_eagle3_patches.series import available
@@ -38,8 +53,8 @@ class _Version(argparse.Action):
         parser.exit()
 
 
-def _common() -> argparse.ArgumentParser:
-    common = argparse.ArgumentParser(add_help=False)
+def _common() -> _Parser:
+    common = _Parser(add_help=False)
     where = common.add_argument_group("where vLLM is (default: this environment)")
     where.add_argument("--python", metavar="EXE", help="the interpreter vLLM is installed for")
     where.add_argument("--site-packages", metavar="DIR", help="the folder vLLM is installed in")
@@ -52,7 +67,7 @@ def _common() -> argparse.ArgumentParser:
 
 
 def parser() -> argparse.ArgumentParser:
-    top = argparse.ArgumentParser(
+    top = _Parser(
         prog="vllm-eagle3-patch",
         description="Gives EAGLE-3 speculative decoding to the vLLM that is already installed.",
         epilog=EXIT_CODES,
@@ -85,6 +100,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         error = UsageError("put -- before the command of your own", next=typed)
         print(f"vllm-eagle3-patch: error: {error}", file=sys.stderr)
         return error.exit
+    _Parser.given = words
     args = parser().parse_args(words)
     collecting = gc.isenabled()
     # A short run, and syntax trees hold no cycles. Looking for some now, and once more at the end
@@ -101,7 +117,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     except OSError as error:  # of standard output itself
         _discard_output()
-        print(f"vllm-eagle3-patch: error: {_refused(error)}", file=sys.stderr)
+        failure = WriteError(
+            f"the answer cannot be written: {error.strerror or error}",
+            next="the command itself may have done its work: run vllm-eagle3-patch check",
+        )
+        print(f"vllm-eagle3-patch: error: {failure}", file=sys.stderr)
         return WriteError.exit
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
