@@ -58,14 +58,21 @@ def handles_bare(statement: ast.stmt | None) -> bool:
 def _sets(sources: Sources, site: ClassSite, attribute: str) -> bool:
     """Whether `__init__`, or a method that it may call (`_init_layers`), sets the attribute."""
     return any(
-        isinstance(node, ast.Attribute)
-        and node.attr == attribute
-        and isinstance(node.ctx, ast.Store)
+        _is_store(node, attribute)
         for owner in bases(sources, site)
         for method in owner.node.body
         if isinstance(method, ast.FunctionDef) and method.name.startswith("_")
         for node in ast.walk(method)
     )
+
+
+def _is_store(node: ast.AST, attribute: str) -> bool:
+    """`self.x = ...`, or `self.__dict__["x"] = ...` as the codemod `head` writes it."""
+    if isinstance(node, ast.Attribute):
+        return node.attr == attribute and isinstance(node.ctx, ast.Store)
+    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+        return ast.unparse(node) == f"self.__dict__[{attribute!r}]"
+    return False
 
 
 def _aliases(sources: Sources, structure: Structure) -> dict[tuple[str, str], dict[str, str]]:
@@ -102,6 +109,13 @@ def _aliases(sources: Sources, structure: Structure) -> dict[tuple[str, str], di
         if names:
             found[site.path, site.name] = names
     return found
+
+
+def _head_edit(sources: Sources, causal: ClassSite, head: str) -> Edit:
+    """In the class whose `__init__` makes the parts; its subclasses share what it has."""
+    owner = owner_of(sources, causal, "__init__") or causal
+    arguments = {"cls": owner.name, "head": head}
+    return Edit("head", NAME, owner.path, (owner.name,), "head", arguments)
 
 
 def _made_by(sources: Sources, site: ClassSite, cls: str) -> str:
@@ -211,8 +225,12 @@ def edits(sources: Sources, target: Target) -> list[Edit]:
         if structure.decoder is None:
             continue
         for (path, cls), aliases in _aliases(sources, structure).items():
-            arguments = {"cls": cls, **aliases}
-            found.append(Edit("aliases", NAME, path, (cls,), "aliases", arguments))
+            head = aliases.pop("lm_head", None)
+            if aliases:
+                arguments = {"cls": cls, **aliases}
+                found.append(Edit("aliases", NAME, path, (cls,), "aliases", arguments))
+            if head is not None:
+                found.append(_head_edit(sources, structure.causal or structure.top, head))
         if structure.bare:
             loader = proposer.find(sources)
             arguments = {"cls": loader.site.name}
