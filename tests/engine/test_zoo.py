@@ -57,7 +57,7 @@ def test_the_drafter_shares_what_it_has_not(part, architecture, zoo_life):
     answer = zoo_life["answers"][architecture]
     checks.started(answer)
     assert answer["embed_tokens"], answer
-    assert answer["lm_head"] == zoo_jobs.ZOO[architecture].shares_head, answer
+    assert answer["lm_head"], answer
     assert answer["default_layer_ids"] == [2, zoo.LAYERS // 2, zoo.LAYERS - 3]
 
 
@@ -78,9 +78,10 @@ def test_revert_leaves_the_bytes_that_were_installed(part, zoo_life):
 
 @pytest.mark.parametrize("mistake", zoo_jobs.MISTAKES)
 def test_a_mistake_is_caught_by_the_reference_alone(mistake, naive):
-    """It drafts and changes no token; the states are off by more than all of their size."""
+    """It drafts and changes no token; only the states tell, by much of their size."""
     (answer,) = naive.values()
     checks.drafted(answer)
     assert answer["lossless"]
     with pytest.raises(AssertionError):
         checks.equals_reference(answer, answer["layer_ids"])
+    assert max(answer["reference"].values()) > 1000 * checks.REFERENCE

@@ -40,7 +40,6 @@ class Animal:
         reference: the transformers class, where it is not the architecture's own name; None for
             hooks in the engine, that read what a layer's first norm is given.
         kv: heads and head size of the cache, which the drafter's must fit.
-        shares_head: whether the loader of drafters finds the target's head.
         first: the lowest layer id that can be asked for; upstream's DeepSeek fails at 0.
         rename: what transformers calls some of the weights, and what published ones call them.
         sample: whether the short run takes it.
@@ -53,7 +52,6 @@ class Animal:
     text: dict | None = None
     reference: str | None = ""
     kv: tuple[int, int] = (1, 32)
-    shares_head: bool = True
     first: int = 0
     rename: tuple[tuple[str, str], ...] = (TWICE,)
     sample: bool = False

@@ -122,8 +122,8 @@ def run(folder, animal, facts):
     received = Received(runner.model)
     if animal.hf is None:
         expected = observe.FirstNorms(runner.model, zoo.LAYERS)
-    tokens, answer = generate(llm, facts["prompts"], TOKENS)
-    answer.update(shared(runner))
+    tokens, counted = generate(llm, facts["prompts"], TOKENS)
+    answer = {"counters": counted, **shared(runner)}
     answer["layer_ids"] = list(animal.layer_ids)
     answer["tokens"], answer["lossless"] = sum(map(len, tokens)), tokens == plain
     generate(llm, [facts["tokens"]], 1)

@@ -48,10 +48,10 @@ ANIMALS = (
     Animal("Cohere2ForCausalLM", "cohere2", STALE, {
         "tie_word_embeddings": True, "logit_scale": 0.5, "sliding_window": BEYOND,
         "layer_types": mixed()}),
-    # claimed and captured upstream, with no `lm_head`: a drafter must bring its own
-    Animal("Cohere2MoeForCausalLM", "cohere2_moe", NATIVE, {
+    # claimed and captured upstream, but with no `lm_head` that a drafter could share
+    Animal("Cohere2MoeForCausalLM", "cohere2_moe", STALE, {
         **ROUTED, "tie_word_embeddings": True, "logit_scale": 0.5, "sliding_window": BEYOND,
-        "layer_types": mixed()}, shares_head=False),
+        "layer_types": mixed()}),
     Animal("Ernie4_5_MoeForCausalLM", "ernie4_5_moe", DEFERRED, {
         "moe_num_experts": 4, "moe_k": 2, "moe_num_shared_experts": 1,
         "moe_intermediate_size": 32, "moe_layer_start_index": 1,

@@ -66,7 +66,7 @@ ANIMALS = (
         "share_expert_dim": 32, "norm_expert_weight": True, "num_attention_groups": 1,
         "moe_layers_enum": "1,2,3,4,5,6", "layer_types": ["full_attention"] * LAYERS,
         "att_impl_type": "GQA", "moe_router_scaling_factor": 1.5, "need_fp32_gate": True,
-        "use_moe_router_bias": True, "moe_router_activation": "sigmoid", "sliding_window": WINDOW,
+        "use_moe_router_bias": False, "moe_router_activation": "softmax", "sliding_window": WINDOW,
         "rope_theta": 10000.0, "attention_other_setting": None, "swiglu_limits": None,
         "swiglu_limits_shared": None}),
 )  # fmt: skip

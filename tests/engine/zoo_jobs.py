@@ -103,9 +103,13 @@ def boot(lab, tree, models, names):
 
 
 def unlike(stock, tree):
-    """The files that are not byte for byte those of the stock installation."""
+    """The files that are not byte for byte those of the stock installation.
+
+    But for bytecode, which the interpreter wrote as the models were booted.
+    """
     ours, theirs = (
-        {p.relative_to(root) for p in root.rglob("*") if p.is_file()} for root in (tree, stock)
+        {p.relative_to(root) for p in root.rglob("*") if p.is_file() and p.suffix != ".pyc"}
+        for root in (tree, stock)
     )
     same = {p for p in ours & theirs if filecmp.cmp(tree / p, stock / p, shallow=False)}
     return sorted(map(str, (ours | theirs) - same))
@@ -123,8 +127,8 @@ def figures(results):
                     "reference": f"transformers {animal.hf}" if animal.hf else "hooks",
                     "difference": max(answer["reference"].values()),
                     "layer_ids": answer["layer_ids"],
-                    "drafts": int(answer["drafts"]),
-                    "accepted": int(answer["accepted_tokens"]),
+                    "drafts": int(answer["counters"]["drafts"]),
+                    "accepted": int(answer["counters"]["accepted_tokens"]),
                     "tokens": answer["tokens"],
                     "lossless": answer["lossless"],
                 }

@@ -1,6 +1,6 @@
 """Multimodal wrappers, booted for text alone; the reference is the whole transformers class."""
 
-from zoo import ABSENT, BEYOND, CLAIMS, LAYERS, WINDOW, WRAPPER, Animal, mixed
+from zoo import ABSENT, BEYOND, CLAIMS, WINDOW, WRAPPER, Animal, mixed
 from zoo_decoders import EXPERTS, LFM2
 
 TOKENS = {"image_token_id": 240, "video_token_id": 241}
@@ -46,21 +46,14 @@ ANIMALS = (
     Animal("Exaone4_5_ForConditionalGeneration", "exaone4_5", CLAIMS, {
         **TOKENS, "vision_config": {**DEEP, "num_key_value_heads": 1}}, text={
         "model_type": "exaone4", "sliding_window": WINDOW, "layer_types": mixed()}),
-    Animal("Ernie4_5_VLMoeForConditionalGeneration", "ernie4_5_vl_moe", WRAPPER, {
-        **TOKENS, "vision_config": DEEP, "tie_word_embeddings": True,
-        "pixel_hidden_size": 32}, text={
-        "model_type": "ernie4_5_vl_moe_text", "moe_num_experts": 4, "moe_k": 2,
-        "moe_num_shared_experts": 1, "moe_intermediate_size": [32, 16],
-        "tie_word_embeddings": True, "rope_parameters": {
-            "rope_type": "default", "rope_theta": 10000.0, "mrope_section": [6, 6, 4]},
-        "mlp_layer_types": ["dense"] + ["sparse"] * (LAYERS - 1)}),
     Animal("Gemma3ForConditionalGeneration", "gemma3", WRAPPER, {
         "vision_config": SIGLIP, "mm_tokens_per_image": 4, "image_token_index": 240,
         "boi_token_index": 241, "eoi_token_index": 242, "tie_word_embeddings": True}, text={
         "model_type": "gemma3_text", "tie_word_embeddings": True, "sliding_window": WINDOW,
         "query_pre_attn_scalar": 24, "layer_types": mixed()}, sample=True),
     Animal("Glm4vForConditionalGeneration", "glm4v", WRAPPER, {
-        **TOKENS, "vision_config": DEEP}, text={"model_type": "glm4v_text", **PARTIAL}),
+        **TOKENS, "vision_config": DEEP}, text={
+        "model_type": "glm4v_text", "attention_bias": True, **PARTIAL}),
     Animal("Glm4vMoeForConditionalGeneration", "glm4v_moe", WRAPPER, {
         **TOKENS, "vision_config": DEEP}, text={
         **EXPERTS, "model_type": "glm4v_moe_text", "use_qk_norm": False, **PARTIAL}),
