@@ -62,7 +62,7 @@ class Animal:
 
     @property
     def multimodal(self):
-        return self.text is not None or "vision_config" in self.config
+        return self.text is not None or self.shape == BARE
 
     @property
     def layer_ids(self):
