@@ -122,8 +122,8 @@ class FirstNorms:
             self.open = None
 
     def _attention(self, attention, args, kwargs):
-        given = inspect.signature(attention.forward).bind(*args, **kwargs).arguments
         if self.open is not None:
+            given = inspect.signature(attention.forward).bind(*args, **kwargs).arguments
             self.states[self.open] = given["hidden_states"].clone()
             self.open = None
 
