@@ -7,7 +7,7 @@ import zoo_jobs
 
 SHAPES = (
     zoo.DEFERRED, zoo.STALE, zoo.SINGLE, zoo.HYBRID, zoo.WRAPPER, zoo.NATIVE, zoo.CLAIMS,
-    zoo.CAPTURES,
+    zoo.CAPTURES, zoo.NESTED, zoo.BARE,
 )  # fmt: skip
 
 

@@ -75,7 +75,7 @@ def fill_in_place():
             tensor.data.fill_(float("norm" in name.lower() and name.endswith("weight")))
             zoo_weights.randomise([(name, tensor.data)])
         for name, tensor in model.named_parameters():
-            if name.endswith(("lm_head.weight", "output.weight")):
+            if name.endswith(("lm_head.weight", "output.weight", "output_layer.weight")):
                 zoo_weights.be_loud(tensor.data)
 
     DummyModelLoader.load_weights = load_weights

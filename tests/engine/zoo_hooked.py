@@ -1,7 +1,7 @@
 """Decoders that transformers does not have, or that cannot be loaded from its checkpoint.
 
 Weights are made in place; the reference is what the layer's own first norm is given, the sum of
-its arguments, while the engine runs it.
+its arguments, or its attention where that comes first, while the engine runs it.
 """
 
 from zoo import DEFERRED, HIDDEN, LAYERS, NATIVE, SINGLE, WRAPPER, Animal

@@ -12,7 +12,7 @@ from vllm_eagle3_patches.decoder import find_loop, forward_with_loop
 from vllm_eagle3_patches.errors import RefusedError
 from vllm_eagle3_patches.gates import proposer
 from vllm_eagle3_patches.gates.base import Edit, Finding, State
-from vllm_eagle3_patches.gates.protocol import claims
+from vllm_eagle3_patches.gates.protocol import claims, reaches_bare
 from vllm_eagle3_patches.sources import ClassSite, Sources, bases
 from vllm_eagle3_patches.structure import Structure, owner_of
 from vllm_eagle3_patches.target import Target
@@ -97,7 +97,8 @@ def _aliases(sources: Sources, structure: Structure) -> dict[tuple[str, str], di
         else:
             name = _made_by(sources, holder, "VocabParallelEmbedding")
             inner[EMBEDDINGS[0]] = f"self.{name}"
-    if not structure.bare and structure.outer is None and not _sets(sources, decoder, "layers"):
+    reached = structure.outer is None and (not structure.bare or reaches_bare(sources))
+    if reached and not _sets(sources, decoder, "layers"):
         loop = forward_with_loop(sources, decoder)
         if loop is not None:
             inner["layers"] = f"self.{find_loop(loop[1]).container}"
