@@ -856,6 +856,18 @@ def test_a_config_that_is_no_file(site: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "model_type", ['a"', "a\\", "a\nb", "\ud800", 'a" if __import__("os") else "b', "a,b", "", "-"]
+)
+def test_a_model_type_that_is_no_name_never_gets_into_vllms_source(
+    site: Path, tmp_path: Path, model_type: str
+) -> None:
+    config = {"architectures": [DEEPSEEK], "model_type": model_type}
+    for command in ("check", "diff", "apply"):
+        words = model_with(tmp_path / "model", config)
+        refused(2, "model_type", command=command, site=site, words=words)
+
+
+@pytest.mark.parametrize(
     ("config", "architecture", "model_type"),
     [
         (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -42,6 +43,7 @@ NAMED = (
     f"--model {KIMI_K25} for Kimi-K2.5, --model DeepseekV3ForCausalLM for text-only DeepSeek-V3 "
     "and Kimi-K2"
 )
+MODEL_TYPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")  # it becomes text of vLLM's own source
 MAX_CONFIG = 16 * 1024 * 1024  # bytes; published config.json files are below 100 kB
 
 
@@ -130,6 +132,9 @@ def _from_config(path: Path) -> Request:
     model_type = text_type if isinstance(text_type, str) else None
     if model_type is None and isinstance(own_type, str):
         model_type = model_types.of_text(own_type)
+    if model_type is not None and not MODEL_TYPE.fullmatch(model_type):
+        what = f"the model_type in config.json is {model_type!a}, which is no name"
+        raise UsageError(what, where=path)
     names = config.get("architectures")
     if isinstance(names, list) and names and isinstance(names[0], str):
         return Request(names[0], model_type, config=config)

@@ -12,7 +12,8 @@ from real import class_in, find, finding, sources, transform, with_texts
 
 from codemods.behaviour import assert_sound
 from vllm_eagle3_patches import plan
-from vllm_eagle3_patches.codemods import aliases
+from vllm_eagle3_patches.codemods import aliases, head
+from vllm_eagle3_patches.errors import RefusedError
 from vllm_eagle3_patches.gates.base import Edit, State
 from vllm_eagle3_patches.target import Request
 from vllm_eagle3_patches.target import find as find_target
@@ -37,11 +38,10 @@ EXPECTED = {
         "BloomModel": {"embed_tokens": "word_embeddings", "layers": "h"},
     },
     "GPTNeoXForCausalLM": {
-        "GPTNeoXForCausalLM": {"model": "gpt_neox", "lm_head": "embed_out"},
+        "GPTNeoXForCausalLM": {"model": "gpt_neox"},
         "GPTNeoXModel": {"embed_tokens": "embed_in"},
     },
     "InternLM2ForCausalLM": {
-        "InternLM2ForCausalLM": {"lm_head": "output"},
         "InternLM2Model": {"embed_tokens": "tok_embeddings"},
     },
     "BailingMoeForCausalLM": {"BailingMoeModel": {"embed_tokens": "word_embeddings"}},
@@ -49,8 +49,12 @@ EXPECTED = {
         "DbrxForCausalLM": {"model": "transformer"},
         "DbrxModel": {"embed_tokens": "wte", "layers": "blocks"},
     },
-    # The head is the embedding.
-    "CohereForCausalLM": {"CohereForCausalLM": {"lm_head": "model.embed_tokens"}},
+}
+# Where the head has another name, or is the embedding.
+HEADS = {
+    "GPTNeoXForCausalLM": "embed_out",
+    "InternLM2ForCausalLM": "output",
+    "CohereForCausalLM": "model.embed_tokens",
 }
 
 EACH = [(v, n) for v in VERSIONS for n in EXPECTED if (v, n) != ("0.32.0", "GPTNeoXForCausalLM")]
@@ -58,10 +62,10 @@ EACH = [(v, n) for v in VERSIONS for n in EXPECTED if (v, n) != ("0.32.0", "GPTN
 each = pytest.mark.parametrize(("version", "name"), EACH)
 
 
-def edits(version: str, name: str) -> list[Edit]:
+def edits(version: str, name: str, codemod: str = "aliases") -> list[Edit]:
     where = sources(version)
     target = find_target(where, Request(name, "any"), version)
-    return [e for e in plan.edits_for(where, target) if e.codemod == "aliases"]
+    return [e for e in plan.edits_for(where, target) if e.codemod == codemod]
 
 
 def properties(source: str, cls: str) -> dict[str, ast.FunctionDef]:
@@ -118,12 +122,46 @@ def test_closed_before_and_native_after(name: str) -> None:
     version = "0.17.1"
     assert finding(sources(version), name, "weight-sharing").state is State.CLOSED
     texts: dict[str, str] = {}
-    for edit in edits(version, name):
+    for edit in edits(version, name) + edits(version, name, "head"):
         before = texts.get(edit.path) or sources(version).data(edit.path).decode()
         texts[edit.path] = transform(before, edit)
     where = with_texts(version, texts)
     assert finding(where, name, "weight-sharing").state is State.NATIVE
     assert [e for e in plan.edits_for(where, find(where, name)) if e.codemod == "aliases"] == []
+
+
+@pytest.mark.parametrize(
+    ("version", "name"),
+    [(v, n) for v in VERSIONS for n in HEADS if (v, n) != ("0.32.0", "GPTNeoXForCausalLM")],
+)
+def test_the_head_is_an_instance_attribute_that_can_be_deleted(version: str, name: str) -> None:
+    """vLLM's pooling adapters (to 0.12.0) delete `lm_head`, and so does its loader of drafters, of
+    which EagleCohereForCausalLM is a subclass of a target: neither can delete a property."""
+    (edit,) = edits(version, name, "head")
+    before = sources(version).data(edit.path).decode()
+    after = transform(before, edit)
+    assert_sound(before, after, edit)
+    (init,) = [s for s in class_in(after, name).body if getattr(s, "name", "") == "__init__"]
+    assert isinstance(init, ast.FunctionDef)
+    path = HEADS[name]
+    module, part = SimpleNamespace(), object()
+    names = path.split(".")
+    setattr(module, names[0], SimpleNamespace(**{names[1]: part}) if names[1:] else part)
+    exec(ast.unparse(init.body[-1]), {"self": module})
+    assert module.lm_head is part
+    del module.lm_head
+    assert "lm_head" not in properties(after, name)
+
+
+def test_a_head_is_named_once_and_only_in_a_class_with_an_init() -> None:
+    module = cst.parse_module("class A(B):\n    def __init__(self):\n        self.out = 1\n")
+    once = head.transform(module, cls="A", head="self.out")
+    assert once.code == module.code + (
+        '        self.__dict__["lm_head"] = self.out  # an alias, not a submodule\n'
+    )
+    assert head.transform(once, cls="A", head="self.out") is once
+    with pytest.raises(RefusedError, match="no method __init__"):
+        head.transform(cst.parse_module("class A(B):\n    x = 1\n"), cls="A", head="self.out")
 
 
 SOURCE = """\

@@ -36,7 +36,8 @@ class FirstNorms:
     """The residual stream of each layer, as the first norm that runs in it is given it.
 
     A norm of vLLM adds its arguments before anything else; so what it is given is what the layer
-    takes for its residual, however the decoder passed it on. Read from the run alone.
+    takes for its residual, however the decoder passed it on. Where attention runs before any norm
+    (Molmo's `norm_after`), it is given the stream itself. Read from the run alone.
     """
 
     def __init__(self, model, count):
@@ -58,6 +59,9 @@ class FirstNorms:
             for part in layer.modules():
                 if type(part).__name__.endswith("Norm"):
                     part.register_forward_pre_hook(self._norm, with_kwargs=True)
+            for _, part in layer.named_children():
+                if type(part).__name__.endswith("Attention"):
+                    part.register_forward_pre_hook(self._attention, with_kwargs=True)
         for _, part in holder.named_children():
             if type(part).__name__.endswith("Norm"):
                 part.register_forward_pre_hook(self._last(count), with_kwargs=True)
@@ -74,6 +78,12 @@ class FirstNorms:
     def _norm(self, norm, args, kwargs):
         if self.open is not None:
             self.states[self.open] = self._sum(args, kwargs)
+            self.open = None
+
+    def _attention(self, attention, args, kwargs):
+        if self.open is not None:
+            given = inspect.signature(attention.forward).bind(*args, **kwargs).arguments
+            self.states[self.open] = given["hidden_states"].clone()
             self.open = None
 
     def _last(self, index):

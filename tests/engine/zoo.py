@@ -1,8 +1,8 @@
 """What an architecture that is proved on the engine is described by.
 
-Plain data, in `zoo_decoders`, `zoo_wrappers` and `zoo_hooked`; `zoo_reference` makes checkpoints of
-it, `zoo_child` boots them. Every model has seven layers, so that the default layer ids (2, 3, 4)
-differ, and a stream of 64.
+Plain data, in `zoo_decoders`, `zoo_wrappers`, `zoo_nested` and `zoo_hooked`; `zoo_reference` makes
+checkpoints of it, `zoo_child` boots them. Every model has seven layers, so that the default layer
+ids (2, 3, 4) differ, and a stream of 64.
 """
 
 from dataclasses import dataclass, field
@@ -62,7 +62,7 @@ class Animal:
 
     @property
     def multimodal(self):
-        return self.text is not None or "vision_config" in self.config
+        return self.text is not None or self.shape == BARE
 
     @property
     def layer_ids(self):
@@ -71,6 +71,7 @@ class Animal:
 
 DEFERRED, STALE, SINGLE = "deferred residual", "stale residual", "no residual"
 HYBRID, WRAPPER, NATIVE = "hybrid", "wrapper", "native"
+NESTED, BARE = "nested decoder", "bare decoder"
 CLAIMS, CAPTURES = "claims, does not capture", "captures, does not claim"
 
 
@@ -78,7 +79,9 @@ def everything():
     """All of the zoo by architecture."""
     import zoo_decoders
     import zoo_hooked
+    import zoo_nested
     import zoo_wrappers
 
-    animals = (*zoo_decoders.ANIMALS, *zoo_wrappers.ANIMALS, *zoo_hooked.ANIMALS)
+    modules = (zoo_decoders, zoo_wrappers, zoo_nested, zoo_hooked)
+    animals = (animal for module in modules for animal in module.ANIMALS)
     return {animal.architecture: animal for animal in animals}

@@ -24,6 +24,7 @@ import zoo_weights
 ZOO = zoo.everything()
 TOKENS = 24  # generated after each prompt
 DRAFTED = 3
+FEW = (2, 5)  # layer ids
 OPTIONS = {
     **child.ENGINE, **child.EAGER, "max_model_len": 128, "max_num_batched_tokens": 256,
     "skip_tokenizer_init": True, "num_gpu_blocks_override": 64,
@@ -74,21 +75,26 @@ def fill_in_place():
             tensor.data.fill_(float("norm" in name.lower() and name.endswith("weight")))
             zoo_weights.randomise([(name, tensor.data)])
         for name, tensor in model.named_parameters():
-            if name.endswith(("lm_head.weight", "output.weight")):
+            if name.endswith(("lm_head.weight", "output.weight", "output_layer.weight")):
                 zoo_weights.be_loud(tensor.data)
 
     DummyModelLoader.load_weights = load_weights
 
 
 class Received:
-    """What the runner gets from the model beside the hidden states, of the last forward."""
+    """What the runner gets from the model beside the hidden states, of the last forward.
 
-    def __init__(self, model):
-        self.states = None
+    The drafter is given as many states as it was built for, however few are captured.
+    """
+
+    def __init__(self, model, count):
+        self.states, self.count = None, count
         model.register_forward_hook(self._output)
 
     def _output(self, model, args, output):
-        self.states = [s.clone() for s in output[1]] if isinstance(output, tuple) else []
+        hidden, states = output
+        self.states = [s.clone() for s in states]
+        return hidden, [*states, *states[:1] * (self.count - len(states))]
 
 
 def generate(llm, prompts, tokens):
@@ -119,7 +125,7 @@ def run(folder, animal, facts):
 
     llm = engine(folder, animal, drafting=True)
     runner = runner_of(llm)
-    received = Received(runner.model)
+    received = Received(runner.model, len(animal.layer_ids))
     if animal.hf is None:
         expected = observe.FirstNorms(runner.model, zoo.LAYERS)
     tokens, counted = generate(llm, facts["prompts"], TOKENS)
@@ -129,7 +135,11 @@ def run(folder, animal, facts):
     generate(llm, [facts["tokens"]], 1)
     states = expected.states if animal.hf is None else reference(folder)
     answer["captured"] = len(received.states)
-    answer["reference"] = compared(animal, received.states, states, len(facts["tokens"]))
+    answer["reference"] = compared(animal.layer_ids, received.states, states, len(facts["tokens"]))
+    # with every layer asked for, it would not show if their ids were counted from another one
+    runner.model.set_aux_hidden_state_layers(FEW)
+    generate(llm, [facts["tokens"]], 1)
+    answer["few"] = compared(FEW, received.states, states, len(facts["tokens"]))
     answer["apart"] = min(
         observe.relative(states[k][: len(facts["tokens"])], states[k + 1][: len(facts["tokens"])])
         for k in range(zoo.LAYERS)
@@ -143,9 +153,9 @@ def reference(folder):
     return {int(k): state for k, state in load_file(folder / "states.safetensors").items()}
 
 
-def compared(animal, found, expected, length):
+def compared(layer_ids, found, expected, length):
     """Relative difference of each received state from the reference, by layer id."""
-    pairs = zip(animal.layer_ids, found, strict=True)
+    pairs = zip(layer_ids, found, strict=True)
     return {k: observe.relative(state[:length], expected[k][:length]) for k, state in pairs}
 
 

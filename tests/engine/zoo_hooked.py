@@ -1,10 +1,10 @@
 """Decoders that transformers does not have, or that cannot be loaded from its checkpoint.
 
 Weights are made in place; the reference is what the layer's own first norm is given, the sum of
-its arguments, while the engine runs it.
+its arguments, or its attention where that comes first, while the engine runs it.
 """
 
-from zoo import DEFERRED, HIDDEN, LAYERS, NATIVE, SINGLE, WINDOW, WRAPPER, Animal
+from zoo import DEFERRED, HIDDEN, LAYERS, NATIVE, SINGLE, WRAPPER, Animal
 from zoo_decoders import DEEPSEEK, EXPERTS, ROUTED
 
 ROPE = {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}}
@@ -61,12 +61,4 @@ ANIMALS = (
         **COMMON, "moe_num_experts": 4, "moe_top_k": 2, "moe_intermediate_size": 32,
         "share_expert_dim": 32, "share_q_dim": 32, "norm_expert_weight": True,
         "max_position_embedding": 256, "moe_layers_enum": "1,2,3,4,5,6"}),
-    hooked("Step3p5ForCausalLM", DEFERRED, {
-        **COMMON, "moe_num_experts": 4, "moe_top_k": 2, "moe_intermediate_size": 32,
-        "share_expert_dim": 32, "norm_expert_weight": True, "num_attention_groups": 1,
-        "moe_layers_enum": "1,2,3,4,5,6", "layer_types": ["full_attention"] * LAYERS,
-        "att_impl_type": "GQA", "moe_router_scaling_factor": 1.5, "need_fp32_gate": True,
-        "use_moe_router_bias": True, "moe_router_activation": "sigmoid", "sliding_window": WINDOW,
-        "rope_theta": 10000.0, "attention_other_setting": None, "swiglu_limits": None,
-        "swiglu_limits_shared": None}),
 )  # fmt: skip

@@ -29,6 +29,12 @@ CONFIGURATION = """from transformers import PretrainedConfig
 
 class TinyConfig(PretrainedConfig):
     model_type = "{}"
+
+    def __init__(self, **values):
+        for name, value in values.items():
+            if name.endswith("_config") and isinstance(value, dict):
+                values[name] = PretrainedConfig(**value)
+        super().__init__(**values)
 """
 
 

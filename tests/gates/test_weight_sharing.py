@@ -92,3 +92,17 @@ def test_closed_again_where_the_branch_is_only_half_there() -> None:
     source = swap(patched("0.15.1", NAME)[LOADER], ", lm_head=target_model.lm_head", "")
     found = finding(with_texts("0.15.1", {LOADER: source}), KIMI, NAME)
     assert found.state is not State.NATIVE
+
+
+@pytest.mark.parametrize(("version", "names"), [
+    ("0.24.0", ["cls", "embed_tokens"]),
+    ("0.30.0", ["cls", "embed_tokens", "layers"]),
+    ("0.32.0", ["cls", "embed_tokens", "layers"]),
+])  # fmt: skip
+def test_a_bare_decoder_has_layers_where_the_protocol_comes_to_it(
+    version: str, names: list[str]
+) -> None:
+    """Its default layer ids count them: Moondream3, whose layers are `blocks`, failed there."""
+    edits = weight_sharing.edits(sources(version), target(version, "Moondream3ForCausalLM"))
+    (aliases,) = (edit for edit in edits if edit.codemod == "aliases")
+    assert sorted(aliases.arguments) == names

@@ -205,7 +205,8 @@ def _print(
 ) -> None:
     heading(installation, report.state)
     if wanted is not None:
-        print(f"  target {wanted.architecture}, model_type {wanted.model_type or 'not known'}")
+        known = f", model_type {wanted.model_type}" if wanted.model_type else ""
+        print(f"  target {wanted.architecture}{known}")
     if report.findings:
         print()
     places = [f"{f.file}:{f.line}" if f.line else f.file or "-" for f in report.findings]

@@ -26,4 +26,6 @@ def execute(args: argparse.Namespace) -> int:
     report = operations.revert(found, wanted, force=args.force)
     count = len(report.changed)
     verdict = f"{count} files are as vLLM installed them again" if count else "nothing written"
+    if count and report.state == "patched":  # other targets stay open, maybe in the same files
+        verdict = f"{count} files changed: what only {args.model} needed is as installed again"
     return output.emit(args, found, wanted, report, verdict)

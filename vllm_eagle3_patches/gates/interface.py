@@ -96,9 +96,7 @@ def _body(sources: Sources, structure: Structure) -> str:
 def _within_reach(sources: Sources, structure: Structure) -> bool:
     """Whether the protocol's own methods come to the decoder: not behind a second step, and to a
     bare one only where they look for it (0.28.0 on)."""
-    setter = find_classes(sources, protocol.PATH, protocol.NAME)[0].method(protocol.SETTER)
-    unwraps = "getattr(parent_ref, 'model', parent_ref)" in ast.unparse(setter or ast.Pass())
-    return structure.outer is None and (unwraps or not structure.bare)
+    return structure.outer is None and (not structure.bare or protocol.reaches_bare(sources))
 
 
 def _decoder_is_on_its_own(sources: Sources, structure: Structure) -> bool:

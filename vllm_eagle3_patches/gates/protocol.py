@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from vllm_eagle3_patches.sources import ClassSite, Sources, bases
+import ast
+
+from vllm_eagle3_patches.sources import ClassSite, Sources, bases, find_classes
 
 PATH = "vllm/model_executor/models/interfaces.py"
 NAME = "SupportsEagle3"
@@ -31,3 +33,9 @@ def claims(sources: Sources, site: ClassSite) -> bool:
 def defines(sources: Sources, site: ClassSite, method: str) -> bool:
     """Whether the class, or a base other than the protocol, defines the method."""
     return any(o.method(method) for o in bases(sources, site) if o.name != NAME)
+
+
+def reaches_bare(sources: Sources) -> bool:
+    """Whether the protocol's own methods come to a decoder that is given out bare (0.28.0 on)."""
+    setter = find_classes(sources, PATH, NAME)[0].method(SETTER)
+    return "getattr(parent_ref, 'model', parent_ref)" in ast.unparse(setter or ast.Pass())

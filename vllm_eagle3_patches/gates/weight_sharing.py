@@ -12,7 +12,7 @@ from vllm_eagle3_patches.decoder import find_loop, forward_with_loop
 from vllm_eagle3_patches.errors import RefusedError
 from vllm_eagle3_patches.gates import proposer
 from vllm_eagle3_patches.gates.base import Edit, Finding, State
-from vllm_eagle3_patches.gates.protocol import claims
+from vllm_eagle3_patches.gates.protocol import claims, reaches_bare
 from vllm_eagle3_patches.sources import ClassSite, Sources, bases
 from vllm_eagle3_patches.structure import Structure, owner_of
 from vllm_eagle3_patches.target import Target
@@ -58,14 +58,21 @@ def handles_bare(statement: ast.stmt | None) -> bool:
 def _sets(sources: Sources, site: ClassSite, attribute: str) -> bool:
     """Whether `__init__`, or a method that it may call (`_init_layers`), sets the attribute."""
     return any(
-        isinstance(node, ast.Attribute)
-        and node.attr == attribute
-        and isinstance(node.ctx, ast.Store)
+        _is_store(node, attribute)
         for owner in bases(sources, site)
         for method in owner.node.body
         if isinstance(method, ast.FunctionDef) and method.name.startswith("_")
         for node in ast.walk(method)
     )
+
+
+def _is_store(node: ast.AST, attribute: str) -> bool:
+    """`self.x = ...`, or `self.__dict__["x"] = ...` as the codemod `head` writes it."""
+    if isinstance(node, ast.Attribute):
+        return node.attr == attribute and isinstance(node.ctx, ast.Store)
+    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+        return ast.unparse(node) == f"self.__dict__[{attribute!r}]"
+    return False
 
 
 def _aliases(sources: Sources, structure: Structure) -> dict[tuple[str, str], dict[str, str]]:
@@ -90,7 +97,8 @@ def _aliases(sources: Sources, structure: Structure) -> dict[tuple[str, str], di
         else:
             name = _made_by(sources, holder, "VocabParallelEmbedding")
             inner[EMBEDDINGS[0]] = f"self.{name}"
-    if not structure.bare and structure.outer is None and not _sets(sources, decoder, "layers"):
+    reached = structure.outer is None and (not structure.bare or reaches_bare(sources))
+    if reached and not _sets(sources, decoder, "layers"):
         loop = forward_with_loop(sources, decoder)
         if loop is not None:
             inner["layers"] = f"self.{find_loop(loop[1]).container}"
@@ -102,6 +110,13 @@ def _aliases(sources: Sources, structure: Structure) -> dict[tuple[str, str], di
         if names:
             found[site.path, site.name] = names
     return found
+
+
+def _head_edit(sources: Sources, causal: ClassSite, head: str) -> Edit:
+    """In the class whose `__init__` makes the parts; its subclasses share what it has."""
+    owner = owner_of(sources, causal, "__init__") or causal
+    arguments = {"cls": owner.name, "head": head}
+    return Edit("head", NAME, owner.path, (owner.name,), "head", arguments)
 
 
 def _made_by(sources: Sources, site: ClassSite, cls: str) -> str:
@@ -211,8 +226,12 @@ def edits(sources: Sources, target: Target) -> list[Edit]:
         if structure.decoder is None:
             continue
         for (path, cls), aliases in _aliases(sources, structure).items():
-            arguments = {"cls": cls, **aliases}
-            found.append(Edit("aliases", NAME, path, (cls,), "aliases", arguments))
+            head = aliases.pop("lm_head", None)
+            if aliases:
+                arguments = {"cls": cls, **aliases}
+                found.append(Edit("aliases", NAME, path, (cls,), "aliases", arguments))
+            if head is not None:
+                found.append(_head_edit(sources, structure.causal or structure.top, head))
         if structure.bare:
             loader = proposer.find(sources)
             arguments = {"cls": loader.site.name}
