@@ -36,8 +36,8 @@ def asked_for():
     """Whether `importlib.util.find_spec` is looking, and nobody imports."""
     frame = sys._getframe()
     while frame is not None:
-        if frame.f_code.co_name == "find_spec" and frame.f_code.co_filename.endswith("util.py"):
-            return True
+        if frame.f_code.co_name == "find_spec" and "importlib.util" in frame.f_code.co_filename:
+            return True  # `<frozen importlib.util>`
         if frame.f_code.co_name in ("_find_and_load", "import_module"):
             return False
         frame = frame.f_back
