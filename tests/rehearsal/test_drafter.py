@@ -132,7 +132,7 @@ def test_a_drafter_for_a_wider_target_is_too_wide_for_the_twin() -> None:
 
 def test_an_unknown_tensor_shrinks_by_its_sizes() -> None:
     made = twin("Kimi, MHA", files=True, extra=(3 * 7168, 163840)).tensors
-    assert made["extra"] == (3 * 448, 163840)
+    assert made["extra"] == (3 * 256, 163840)
 
 
 @pytest.mark.parametrize("prefix", ["model.layers.0.", "layers.0.", "model.midlayer."])

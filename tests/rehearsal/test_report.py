@@ -95,7 +95,7 @@ def test_json_has_every_stage_and_the_usual_keys() -> None:
 def test_sizes_beside_the_real_ones() -> None:
     pair = rehearsal(models.KIMI_K25, results()).pair
     assert report.sizes(pair) == (
-        "layers 7 of 61, hidden size 448 of 7168, heads 4 of 64, experts 16 of 384"
+        "layers 7 of 61, hidden size 256 of 7168, heads 4 of 64, experts 16 of 384"
     )
 
 

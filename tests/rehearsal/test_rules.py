@@ -109,9 +109,9 @@ def test_deepseek_v3_in_numbers() -> None:
 
 def test_a_tower_shrinks_with_the_text_model() -> None:
     kimi = rules.target(models.KIMI_K25).config
-    assert kimi["text_config"]["hidden_size"] == 448
+    assert kimi["text_config"]["hidden_size"] == 256
     vision = kimi["vision_config"]
-    assert vision["text_hidden_size"] == 448
+    assert vision["text_hidden_size"] == 256
     assert (vision["vt_hidden_size"], vision["mm_hidden_size"]) == (144, 144)
     assert (vision["vt_num_hidden_layers"], vision["num_hidden_layers"]) == (2, 2)
     assert vision["patch_size"] == 14

@@ -119,8 +119,10 @@ def _rehearse(
         path = [str(overlay.make(found, contents, place / "vllm"))] if contents else []
         path += interpreter.added(found, exe)
         words = _options(args, case)
-        request = prepare.request(case, pair, place, eager=_eager(args, case), words=words)
-        extra = prepare.variables(pair, case.serve.environment, cpu=run.is_cpu(found))
+        cpu = run.is_cpu(found)
+        eager = _eager(args, case)
+        request = prepare.request(case, pair, place, eager=eager, cpu=cpu, words=words)
+        extra = prepare.variables(pair, case.serve.environment, cpu=cpu)
         env = run.environment(place, extra, path)
         outcome = run.run(exe, place, request, env, _tell(args))
         outcome.facts["eager"] = request["eager"]

@@ -31,6 +31,7 @@ VISION = ("vision_config", "audio_config", "vit_config", "vision_tower_config")
 VISION_PREFIX = "vt_"
 
 DENSE, EXPERT, VISION_MIDDLE = 256, 128, 128
+WIDEST = 256  # of a hidden size that is not bound to the heads
 STEP = 64  # widths are multiples of this: kernels want it
 VISION_HEADS, VISION_LAYERS = 2, 2
 
@@ -117,13 +118,13 @@ def heads(config: Mapping[str, Any], parallel: int = 1) -> tuple[int, int]:
     return few * min(count // kv, 2), few
 
 
-def width(hidden: int, before: int, after: int) -> int:
-    """The hidden size for `after` heads where `before` had `hidden`: exact where it divides."""
-    if before <= 0 or hidden % before == 0:
-        exact = hidden // max(before, 1) * after
-        if exact % STEP == 0 and exact >= 2 * STEP:
-            return exact
-    return max(2 * STEP, round(hidden * after / before / STEP) * STEP)
+def width(config: Mapping[str, Any], hidden: int, after: int) -> int:
+    """The hidden size for `after` heads: theirs where the real one is its heads', else small."""
+    before = number(config, HEADS) or 1
+    size = integer(config, "head_dim")
+    if "kv_lora_rank" not in config and size in (None, hidden // before):
+        return hidden // before * after
+    return min(WIDEST, max(2 * STEP, round(hidden * after / before / STEP) * STEP))
 
 
 def experts(config: Mapping[str, Any]) -> int | None:
@@ -149,9 +150,7 @@ def shrink_text(config: dict[str, Any], parallel: int = 1) -> None:
         name = first(config, HIDDEN)
         hidden = integer(config, name) if name else None
         if name and hidden:
-            implicit = integer(config, "head_dim") is None and "kv_lora_rank" not in config
-            after = hidden // before * many if implicit else width(hidden, before, many)
-            _replace_width(config, hidden, after)
+            _replace_width(config, hidden, width(config, hidden, many))
         for group, value in ((HEADS, many), (KV_HEADS, kv)):
             for key in group:
                 if integer(config, key) is not None:

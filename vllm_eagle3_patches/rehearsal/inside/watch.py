@@ -26,6 +26,7 @@ from vllm_eagle3_patches.rehearsal.stages import (
 EMBEDDINGS = ("embed_tokens", "embedding", "embed_in", "word_embeddings", "wte")
 WARM = 16  # tokens of a forward, as many as the CPU runner takes to warm up
 AUX_LAYERS = "aux_hidden_state_layers"
+ASKED = "_rehearsal_aux_layers"
 
 
 class Watch:
@@ -137,6 +138,8 @@ def _loaders(watch: Watch) -> None:
         text = f"{type(model).__name__}, {size / 1e6:.1f} M parameters"
         stage = DRAFTER if _is_drafter(watch, model_config) else TARGET
         watch.passed(stage, text, parameters=size)
+        if stage == TARGET:
+            around(model, "set_aux_hidden_state_layers", lambda ids: setattr(model, ASKED, ids))
         watch.begin({DRAFTER: SHARING, TARGET: INTERFACE if watch.v2 else DRAFTER}[stage])
 
     around(BaseModelLoader, "load_model", begin, end)
@@ -251,5 +254,6 @@ def holder(model: Any) -> Any:
 
 
 def aux_layers(model: Any) -> tuple[int, ...] | None:
-    found = holder(model)
-    return tuple(getattr(found, AUX_LAYERS)) if found is not None else None
+    """The ids that the model was told; where that was not seen, those it holds."""
+    found = getattr(model, ASKED, None) or getattr(holder(model), AUX_LAYERS, None)
+    return tuple(found) if found else None
