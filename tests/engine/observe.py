@@ -4,6 +4,7 @@ The comparison of states with the stream is the product's own, with which it reh
 """
 
 import hashlib
+import inspect
 
 import models
 from package import reachable
