@@ -33,6 +33,13 @@ ANIMALS = (
         "ffn_dim": 96, "word_embed_proj_dim": HIDDEN, "do_layer_norm_before": True,
         "num_key_value_heads": ABSENT, "head_dim": ABSENT}, kv=(2, 32), sample=True),
     Animal("ChatGLMModel", "chatglm", NESTED, CHATGLM, reference=None),
+    # nested, and bare too: what it gives out is what holds the decoder
+    Animal("GLM4VForCausalLM", "chatglm", BARE, {
+        **CHATGLM, "boi_token_id": 241, "eoi_token_id": 242, "vision_config": {
+            "hidden_size": 32, "num_hidden_layers": 1, "num_heads": 2, "intermediate_size": 32,
+            "hidden_act": "gelu", "in_channels": 3, "num_positions": 5, "patch_size": 14,
+            "image_size": 28, "layer_norm_eps": 1e-6, "dropout_prob": 0.0,
+            "scaling_factor": 8}}, reference=None),
     Animal("Idefics3ForConditionalGeneration", "idefics3", BARE, {
         "vision_config": SIGLIP, "image_token_id": 240, "scale_factor": 2}, text={
         "model_type": "llama"}),
@@ -49,4 +56,14 @@ ANIMALS = (
             **SIGHT, "vit_layers": [-1, -1], "pooling_attention_mask": False,
             "hidden_act": "silu", "text_hidden_size": HIDDEN}}, text={
         **MOLMO2, "norm_after": False}),
+    Animal("Moondream3ForCausalLM", "moondream3", BARE, {
+        "config": {
+            "text": {
+                "dim": HIDDEN, "ff_dim": 96, "n_layers": LAYERS, "vocab_size": VOCAB,
+                "max_context": 256, "n_heads": 2, "n_kv_heads": 2, "moe": {
+                    "start_layer": 3, "n_experts": 4, "n_experts_per_tok": 2,
+                    "expert_inner_dim": 32}},
+            "vision": {
+                "enc_dim": 32, "enc_n_layers": 1, "enc_ff_dim": 32, "enc_n_heads": 2,
+                "proj_inner_dim": 32, "crop_size": 28}}}, reference=None, kv=(2, 32)),
 )  # fmt: skip
