@@ -26,8 +26,8 @@ Made by `make docs` from the real sources of each release (`tools/make_supported
 - **refused**: nothing is written; the number is the reason below.
 - `-`: this release does not have it.
 
-Up to 0.21 vLLM keeps a list of model types beside the code: there a name alone says nothing of
-that gate, and `--model DIR` is needed (Kimi and DeepSeek excepted) to put the type into the list.
+Up to 0.21 vLLM keeps a list of model types beside the code, which the type has to join: from a
+name alone it is looked up, and where nobody knows it, `--model DIR` is needed.
 
 The last column says how an architecture that opens is proved: **engine** where a model of it was
 booted on vLLM 0.32.0, drafted, and gave the right auxiliary states, else **structure**: by the
