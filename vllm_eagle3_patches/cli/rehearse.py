@@ -119,10 +119,8 @@ def _rehearse(
         path = [str(overlay.make(found, contents, place / "vllm"))] if contents else []
         path += interpreter.added(found, exe)
         words = _options(args, case)
-        cpu = run.is_cpu(found)
-        eager = _eager(args, case)
-        request = prepare.request(case, pair, place, eager=eager, cpu=cpu, words=words)
-        extra = prepare.variables(pair, case.serve.environment, cpu=cpu)
+        request = prepare.request(case, pair, place, eager=_eager(args, case), words=words)
+        extra = prepare.variables(pair, case.serve.environment, cpu=run.is_cpu(found))
         env = run.environment(place, extra, path)
         outcome = run.run(exe, place, request, env, _tell(args))
         outcome.facts["eager"] = request["eager"]
