@@ -125,7 +125,7 @@ def names(which, *, everything):
         return [f"{NATIVE} {n}" for n in listed if everything or n in SAMPLE]
 
     found = {
-        "passing": some(PASSING),
+        "passing": [*some(PASSING), *(f"{name} apply" for name in some(LACKING))],
         "lacking": some(LACKING),
         "faults": [f"{NATIVE} {n}" for n in FAULTS][: None if everything else 2],
         "stock": [f"{OLD} Kimi-K2.5"],
