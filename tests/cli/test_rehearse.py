@@ -125,7 +125,14 @@ def test_nothing_is_left_however_it_ends(
         "PYTHONPATH": os.pathsep.join([str(slow.parent), os.environ.get("PYTHONPATH", "")]),
     }
     words = [*TOOL, "rehearse", *pair, "--site-packages", str(site)]
-    running = subprocess.Popen(words, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    running = subprocess.Popen(
+        words,
+        env=env,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        # a shell's background job, which these tests may be, ignores it, and so would its child
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
 
     def children() -> list[str]:
         found = subprocess.run(["pgrep", "-f", str(temporary)], capture_output=True, text=True)

@@ -79,6 +79,7 @@ VALUES = {
 # Where one name stands for different things in different rows.
 ROW_VALUES = {
     "target-unregistered": {"arch": "['KimiK25ForConditionalGeneration']"},
+    "drafter-unregistered-config": {"arch": "['LlamaForCausalLM4']"},
     "drafter-remote-code": {"file": "configuration_deepseek.py"},
     "weight-name": {"name": "'visual.x'"},
     "image-token-other": {"attribute": "image_token_id"},
@@ -114,6 +115,9 @@ FRAMES = {
     "bare-decoder": [LOAD],
     "fc-shape": [
         Frame("vllm/model_executor/models/llama_eagle3.py", "combine_hidden_states", "self.fc(h)")
+    ],
+    "drafter-unregistered-config": [
+        Frame("vllm/engine/arg_utils.py", "create_speculative_config", "return SpeculativeConfig(")
     ],
     "fc-shape-cpu": [
         Frame("vllm/model_executor/models/llama_eagle3.py", "combine_hidden_states", "self.fc(h)")
