@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import ast
 
-from vllm_eagle3_patches.sources import ClassSite, Sources, bases
+from vllm_eagle3_patches.sources import ClassSite, Sources, owner_of
 
 
 def changed(sources: Sources, site: ClassSite) -> str | None:
     """What the class does to the decoder's result before it returns it, in words, or None."""
-    owner = next((o for o in bases(sources, site) if o.method("forward")), None)
+    owner = owner_of(sources, site, "forward")
     forward = owner.method("forward") if owner else None
     if owner is None or forward is None:
         return f"{site.name} has no forward"

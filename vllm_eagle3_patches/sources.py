@@ -272,3 +272,29 @@ def bases(sources: Sources, site: ClassSite) -> list[ClassSite]:
 
     visit(site)
     return order
+
+
+def owner_of(sources: Sources, site: ClassSite, method: str) -> ClassSite | None:
+    """The class in the MRO that defines the method."""
+    return next((owner for owner in bases(sources, site) if owner.method(method)), None)
+
+
+def assigned(node: ast.AST, name: str) -> list[ast.expr]:
+    """The values of the plain assignments to this name anywhere below the node."""
+    return [
+        n.value
+        for n in ast.walk(node)
+        if isinstance(n, ast.Assign)
+        and any(isinstance(t, ast.Name) and t.id == name for t in n.targets)
+    ]
+
+
+def default_of(function: ast.FunctionDef, name: str) -> ast.expr | None:
+    """The default of the parameter of this name, None where it has none."""
+    arguments = function.args
+    tail = arguments.args[len(arguments.args) - len(arguments.defaults) :]
+    pairs = [
+        *zip(tail, arguments.defaults, strict=True),
+        *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
+    ]
+    return next((default for argument, default in pairs if argument.arg == name), None)

@@ -14,7 +14,15 @@ from enum import Enum
 
 from vllm_eagle3_patches.decoder import Loop
 from vllm_eagle3_patches.errors import RefusedError
-from vllm_eagle3_patches.sources import ClassSite, Sources, bases, find_classes
+from vllm_eagle3_patches.sources import (
+    ClassSite,
+    Sources,
+    assigned,
+    bases,
+    default_of,
+    find_classes,
+    owner_of,
+)
 
 # Norms whose two-argument call adds the residual first and returns (normed, sum); source:
 # vllm/model_executor/layers/layernorm.py, all versions.
@@ -66,8 +74,12 @@ def _constructed(
 
     def named(name: str, holder: ClassSite) -> None:
         for cls in find_classes(sources, holder.path, name):
-            if cls.method("forward") or any(b.method("forward") for b in bases(sources, cls)):
+            if owner_of(sources, cls, "forward"):
                 found[cls.path, cls.name] = cls
+
+    def visit_all(values: list[ast.expr]) -> None:
+        for node in values:
+            visit(node)
 
     def visit(node: ast.AST) -> None:
         for child in ast.walk(node):
@@ -75,34 +87,18 @@ def _constructed(
                 seen.add(child.id)
                 named(child.id, owner)
                 for statement in sources.tree(owner.path).body:
-                    if isinstance(statement, ast.Assign) and any(
-                        isinstance(t, ast.Name) and t.id == child.id for t in statement.targets
-                    ):
-                        visit(statement.value)
+                    if isinstance(statement, ast.Assign):
+                        visit_all(assigned(statement, child.id))
                 for inner in ast.walk(init):
                     if isinstance(inner, ast.FunctionDef) and inner.name == child.id:
                         visit(inner)
-                    elif isinstance(inner, ast.Assign) and any(
-                        isinstance(t, ast.Name) and t.id == child.id for t in inner.targets
-                    ):
-                        visit(inner.value)
                     elif (
                         isinstance(inner, ast.Call)
                         and ast.unparse(inner.func) == f"{child.id}.append"
                     ):
                         visit(inner.args[0])
-                arguments = init.args
-                pairs = zip(
-                    arguments.args[len(arguments.args) - len(arguments.defaults) :],
-                    arguments.defaults,
-                    strict=True,
-                )
-                for arg, default in [
-                    *pairs,
-                    *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
-                ]:
-                    if arg.arg == child.id and default is not None:
-                        visit(default)
+                default = default_of(init, child.id)
+                visit_all([*assigned(init, child.id), *([default] if default else [])])
             elif isinstance(child, ast.Attribute) and ast.unparse(child.value) == "self":
                 for holder in bases(sources, site):
                     attribute = holder.attribute(child.attr)
@@ -110,7 +106,7 @@ def _constructed(
                         named(attribute.id, holder)
 
     visit(value)
-    return [c for c in found.values() if c.name not in ("PPMissingLayer",)]
+    return [c for c in found.values() if c.name != "PPMissingLayer"]
 
 
 def stream_of(sources: Sources, loop: Loop, layers: list[ClassSite]) -> Stream:
@@ -140,7 +136,7 @@ def _parameter(forward: ast.FunctionDef, call: ast.Call, name: str) -> str | Non
 
 
 def _consumes(sources: Sources, layer: ClassSite, call: ast.Call, loop: Loop) -> Stream:
-    owner = next((o for o in bases(sources, layer) if o.method("forward")), None)
+    owner = owner_of(sources, layer, "forward")
     if owner is None:
         raise RefusedError(f"{layer.name} has no forward")
     forward = owner.method("forward")

@@ -14,7 +14,15 @@ from dataclasses import dataclass, replace
 
 from vllm_eagle3_patches import decoder, handover, registry
 from vllm_eagle3_patches.errors import RefusedError
-from vllm_eagle3_patches.sources import ClassSite, Sources, bases, find_classes
+from vllm_eagle3_patches.sources import (
+    ClassSite,
+    Sources,
+    assigned,
+    bases,
+    default_of,
+    find_classes,
+    owner_of,
+)
 
 BY_CONFIG = ("init_vllm_registered_model", "initialize_model")
 
@@ -121,11 +129,8 @@ class _Maker:
             yield from self._expand(owner, method, value.body, depth + 1)
             yield from self._expand(owner, method, value.orelse, depth + 1)
         elif isinstance(value, ast.Name):
-            for node in ast.walk(method):
-                if isinstance(node, ast.Assign) and any(
-                    isinstance(t, ast.Name) and t.id == value.id for t in node.targets
-                ):
-                    yield from self._expand(owner, method, node.value, depth + 1)
+            for given in assigned(method, value.id):
+                yield from self._expand(owner, method, given, depth + 1)
         elif isinstance(value, ast.Call):
             yield from self._called(owner, method, value, depth)
 
@@ -169,22 +174,10 @@ class _Maker:
         if direct:
             yield from direct
             return
-        arguments = method.args
-        tail = arguments.args[len(arguments.args) - len(arguments.defaults) :]
-        pairs = [
-            *zip(tail, arguments.defaults, strict=True),
-            *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
-        ]
-        for argument, default in pairs:
-            if argument.arg == name and isinstance(default, ast.Name):
-                yield from find_classes(self.sources, owner.path, default.id)
-        for node in ast.walk(method):
-            if (
-                isinstance(node, ast.Assign)
-                and isinstance(node.value, ast.Name)
-                and any(isinstance(t, ast.Name) and t.id == name for t in node.targets)
-            ):
-                yield from find_classes(self.sources, owner.path, node.value.id)
+        default = default_of(method, name)
+        for given in (*([default] if default is not None else []), *assigned(method, name)):
+            if isinstance(given, ast.Name):
+                yield from find_classes(self.sources, owner.path, given.id)
 
 
 def _architectures(call: ast.Call) -> list[str]:
@@ -194,17 +187,8 @@ def _architectures(call: ast.Call) -> list[str]:
     return []
 
 
-def _has(sources: Sources, site: ClassSite, method: str) -> bool:
-    return any(owner.method(method) for owner in bases(sources, site))
-
-
 def _is_causal(sources: Sources, site: ClassSite) -> bool:
-    return _has(sources, site, "compute_logits") and _has(sources, site, "forward")
-
-
-def owner_of(sources: Sources, site: ClassSite, method: str) -> ClassSite | None:
-    """The class in the MRO that defines the method."""
-    return next((o for o in bases(sources, site) if o.method(method)), None)
+    return all(owner_of(sources, site, method) for method in ("compute_logits", "forward"))
 
 
 def _runs_layers(sources: Sources, site: ClassSite) -> bool:

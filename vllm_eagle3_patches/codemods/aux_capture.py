@@ -104,23 +104,17 @@ class _Forward:
     def place(self) -> int:
         """Where in the loop the stream is what the layer will take: at its top, or behind what
         still changes it (Solar's skip connections, Granite 4 Vision's deepstack)."""
-        changing = [
-            i + 1
-            for i, statement in enumerate(self.loop.node.body)
-            if not any(n is call for n in ast.walk(statement) for call in self.loop.calls)
-            and any(
-                isinstance(n, ast.Name)
-                and n.id in (self.loop.hidden, self.loop.residual)
-                and isinstance(n.ctx, ast.Store)
-                for n in ast.walk(statement)
-            )
-        ]
-        calls = next(
-            i
-            for i, statement in enumerate(self.loop.node.body)
-            if any(n is call for n in ast.walk(statement) for call in self.loop.calls)
-        )
-        return max((i for i in changing if i <= calls), default=0)
+        place = 0
+        for index, statement in enumerate(self.loop.node.body):
+            nodes = list(ast.walk(statement))
+            if any(node is call for node in nodes for call in self.loop.calls):
+                break
+            names = [
+                n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+            ]
+            if {self.loop.hidden, self.loop.residual} & set(names):
+                place = index + 1
+        return place
 
     @property
     def last(self) -> str:
@@ -193,20 +187,17 @@ class _Forward:
         if node.value is None:
             raise RefusedError("forward returns nothing")
         leading = cast(cst.SimpleStatementLine, statement).leading_lines
-        name = ast.unparse(node.value)
-        pair = f"if aux_hidden_states:\n    return {self.loop.hidden}, aux_hidden_states"
-        if name == self.loop.hidden:
-            new = build(pair, self.module)
-            first = cast(cst.If, new[0]).with_changes(leading_lines=leading)
-            return [first, cast(cst.SimpleStatementLine, statement).with_changes(leading_lines=[])]
+        text, hidden = ast.unparse(node.value), self.loop.hidden
         if isinstance(node.value, ast.Name):
-            new = build(pair.replace(f"return {self.loop.hidden},", f"return {name},"), self.module)
-            first = cast(cst.If, new[0]).with_changes(leading_lines=leading)
-            return [first, cast(cst.SimpleStatementLine, statement).with_changes(leading_lines=[])]
-        if not isinstance(node.value, ast.Call):
-            raise RefusedError(f"forward returns `{name}`")
-        hidden = self.loop.hidden
-        new = build(f"{hidden} = {name}\n{pair}\nreturn {hidden}", self.module)
+            hidden = text
+        elif not isinstance(node.value, ast.Call):
+            raise RefusedError(f"forward returns `{text}`")
+        pair = f"if aux_hidden_states:\n    return {hidden}, aux_hidden_states"
+        if isinstance(node.value, ast.Name):
+            first = cast(cst.If, build(pair, self.module)[0])
+            rest = [cast(cst.SimpleStatementLine, statement).with_changes(leading_lines=[])]
+            return [first.with_changes(leading_lines=leading), *rest]
+        new = build(f"{hidden} = {text}\n{pair}\nreturn {hidden}", self.module)
         first_line = cast(cst.SimpleStatementLine, new[0]).with_changes(leading_lines=leading)
         return [first_line, *new[1:]]
 

@@ -11,7 +11,7 @@ import ast
 from vllm_eagle3_patches import decoder, stream
 from vllm_eagle3_patches.decoder import Loop
 from vllm_eagle3_patches.errors import RefusedError
-from vllm_eagle3_patches.gates.base import Edit, Finding, State
+from vllm_eagle3_patches.gates.base import Edit, Finding, State, worst
 from vllm_eagle3_patches.gates.protocol import MIXIN, claims, has_mixin, inherits
 from vllm_eagle3_patches.recurrence import refusal
 from vllm_eagle3_patches.sources import ClassSite, Sources, bases
@@ -134,9 +134,7 @@ def _has_ids(sources: Sources, decoder: ClassSite) -> bool:
 
 
 def inspect(sources: Sources, target: Target) -> Finding:
-    found = [_inspect(sources, structure) for structure in target.structures]
-    order = (State.REFUSED, State.CLOSED, State.NATIVE, State.NOT_APPLICABLE)
-    return min(found, key=lambda finding: order.index(finding.state))
+    return worst(_inspect(sources, structure) for structure in target.structures)
 
 
 def _inspect(sources: Sources, structure: Structure) -> Finding:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
@@ -33,6 +34,14 @@ class Finding:
     file: str | None = None
     line: int | None = None
     detail: str = ""
+
+
+_WORST_FIRST = (State.REFUSED, State.CLOSED, State.NATIVE, State.OPEN, State.NOT_APPLICABLE)
+
+
+def worst(findings: Iterable[Finding]) -> Finding:
+    """The finding that decides where a target is built in several ways, the first of its kind."""
+    return min(findings, key=lambda finding: _WORST_FIRST.index(finding.state))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 
 from vllm_eagle3_patches.gates import proposer
-from vllm_eagle3_patches.gates.base import Edit, Finding, State
+from vllm_eagle3_patches.gates.base import Edit, Finding, State, worst
 from vllm_eagle3_patches.gates.protocol import claims
 from vllm_eagle3_patches.sources import Sources
 from vllm_eagle3_patches.structure import is_multimodal
@@ -82,9 +82,7 @@ def inspect(sources: Sources, target: Target) -> Finding:
     if chain is None:
         detail = "the image-token handler has a form this tool does not know"
         return Finding(NAME, State.REFUSED, path, loader.method.lineno, detail)
-    found = [_inspect(sources, target, path, chain, name) for name in names]
-    order = (State.REFUSED, State.CLOSED, State.NATIVE)
-    return min(found, key=lambda finding: order.index(finding.state))
+    return worst(_inspect(sources, target, path, chain, name) for name in names)
 
 
 def _inspect(sources: Sources, target: Target, path: str, chain: ast.If, name: str) -> Finding:

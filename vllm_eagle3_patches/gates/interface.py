@@ -90,13 +90,7 @@ def _body(sources: Sources, structure: Structure) -> str:
     own = _decoder_is_on_its_own(sources, structure)
     if own or not protocol.has_mixin(sources):
         return "attribute" if own else "delegate"
-    return "inherit" if _within_reach(sources, structure) else "mixin"
-
-
-def _within_reach(sources: Sources, structure: Structure) -> bool:
-    """Whether the protocol's own methods come to the decoder: not behind a second step, and to a
-    bare one only where they look for it (0.28.0 on)."""
-    return structure.outer is None and (not structure.bare or protocol.reaches_bare(sources))
+    return "inherit" if protocol.reaches(sources, structure) else "mixin"
 
 
 def _decoder_is_on_its_own(sources: Sources, structure: Structure) -> bool:
@@ -142,7 +136,7 @@ def _edit(
     era = "mixin" if protocol.has_mixin(sources) else "methods"
     arguments = {"cls": owner.name, "inner": part, "body": body, "era": era}
     if body in ("attribute", "mixin") and structure.decoder is not None:
-        if era == "mixin" and not _within_reach(sources, structure):
+        if era == "mixin" and not protocol.reaches(sources, structure):
             arguments["default"] = "own"
         found = decoder.forward_with_loop(sources, structure.decoder)
         container = decoder.loops(found[1])[0][1].container if found else "layers"

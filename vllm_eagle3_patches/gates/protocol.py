@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from vllm_eagle3_patches.sources import ClassSite, Sources, bases, find_classes
+from vllm_eagle3_patches.structure import Structure
 
 PATH = "vllm/model_executor/models/interfaces.py"
 NAME = "SupportsEagle3"
@@ -35,7 +36,10 @@ def defines(sources: Sources, site: ClassSite, method: str) -> bool:
     return any(o.method(method) for o in bases(sources, site) if o.name != NAME)
 
 
-def reaches_bare(sources: Sources) -> bool:
-    """Whether the protocol's own methods come to a decoder that is given out bare (0.28.0 on)."""
+def reaches(sources: Sources, structure: Structure) -> bool:
+    """Whether the protocol's own methods come to the decoder: not behind a second step, and to a
+    bare one only where they look for it (0.28.0 on)."""
+    if structure.outer is not None or not structure.bare:
+        return structure.outer is None
     setter = find_classes(sources, PATH, NAME)[0].method(SETTER)
     return "getattr(parent_ref, 'model', parent_ref)" in ast.unparse(setter or ast.Pass())

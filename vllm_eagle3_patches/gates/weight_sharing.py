@@ -11,10 +11,10 @@ import ast
 from vllm_eagle3_patches.decoder import find_loop, forward_with_loop
 from vllm_eagle3_patches.errors import RefusedError
 from vllm_eagle3_patches.gates import proposer
-from vllm_eagle3_patches.gates.base import Edit, Finding, State
-from vllm_eagle3_patches.gates.protocol import claims, reaches_bare
-from vllm_eagle3_patches.sources import ClassSite, Sources, bases
-from vllm_eagle3_patches.structure import Structure, owner_of
+from vllm_eagle3_patches.gates.base import Edit, Finding, State, worst
+from vllm_eagle3_patches.gates.protocol import claims, reaches
+from vllm_eagle3_patches.sources import ClassSite, Sources, bases, owner_of
+from vllm_eagle3_patches.structure import Structure
 from vllm_eagle3_patches.target import Target
 
 NAME = "weight-sharing"
@@ -97,8 +97,7 @@ def _aliases(sources: Sources, structure: Structure) -> dict[tuple[str, str], di
         else:
             name = _made_by(sources, holder, "VocabParallelEmbedding")
             inner[EMBEDDINGS[0]] = f"self.{name}"
-    reached = structure.outer is None and (not structure.bare or reaches_bare(sources))
-    if reached and not _sets(sources, decoder, "layers"):
+    if reaches(sources, structure) and not _sets(sources, decoder, "layers"):
         loop = forward_with_loop(sources, decoder)
         if loop is not None:
             inner["layers"] = f"self.{find_loop(loop[1]).container}"
@@ -106,7 +105,7 @@ def _aliases(sources: Sources, structure: Structure) -> dict[tuple[str, str], di
         own["lm_head"] = _head(sources, causal)
     found = {}
     for site, names in ((causal, own), (holder, inner)):
-        names = {n: v for n, v in names.items() if not _has_property(sources, site, n)}
+        names = {n: v for n, v in names.items() if not owner_of(sources, site, n)}
         if names:
             found[site.path, site.name] = names
     return found
@@ -155,9 +154,7 @@ def _head(sources: Sources, causal: ClassSite) -> str:
 
 
 def inspect(sources: Sources, target: Target) -> Finding:
-    found = [_inspect(sources, structure) for structure in target.structures]
-    order = (State.REFUSED, State.CLOSED, State.NATIVE, State.NOT_APPLICABLE)
-    return min(found, key=lambda finding: order.index(finding.state))
+    return worst(_inspect(sources, structure) for structure in target.structures)
 
 
 def _inspect(sources: Sources, structure: Structure) -> Finding:
@@ -214,10 +211,6 @@ def _v2_inner(sources: Sources) -> ast.stmt | None:
         if isinstance(function, ast.FunctionDef) and function.name == V2_FUNCTION:
             return next((s for s in function.body if ast.unparse(s) == INNER), None)
     return None
-
-
-def _has_property(sources: Sources, site: ClassSite, name: str) -> bool:
-    return any(owner.method(name) for owner in bases(sources, site))
 
 
 def edits(sources: Sources, target: Target) -> list[Edit]:

@@ -10,14 +10,13 @@ import ast
 import re
 from collections.abc import Iterator
 
-from vllm_eagle3_patches import registry
+from vllm_eagle3_patches import registry, structure
 from vllm_eagle3_patches.errors import RefusedError
 from vllm_eagle3_patches.gates import proposer
 from vllm_eagle3_patches.gates.image_token import branch_for, branches, find_chain
 from vllm_eagle3_patches.preflight.context import Context
 from vllm_eagle3_patches.preflight.findings import Finding, warning
 from vllm_eagle3_patches.preflight.runner import V1
-from vllm_eagle3_patches.sources import bases
 from vllm_eagle3_patches.target import KIMI_K25
 
 CLASS = "image-token"
@@ -32,9 +31,7 @@ def is_multimodal(context: Context) -> bool:
         sites = registry.classes(context.sources, entry)
     except RefusedError:
         return False
-    return any(
-        base.name == "SupportsMultiModal" for site in sites for base in bases(context.sources, site)
-    )
+    return any(structure.is_multimodal(context.sources, site) for site in sites)
 
 
 def check(context: Context) -> Iterator[Finding]:
