@@ -147,10 +147,7 @@ def check(installation: Installation, wanted: Request, *, allow_modified: bool =
 
 
 def _targets(
-    pristine: Sources,
-    names: Iterable[str],
-    wanted: Request | None,
-    version: str,
+    pristine: Sources, names: Iterable[str], wanted: Request | None, version: str
 ) -> list[Target]:
     """Those a receipt names and the one asked for, each once."""
     requests = [Request.of_key(name) for name in names]
@@ -243,10 +240,7 @@ def apply(
     request = wanted.request if isinstance(wanted, Target) else wanted
     notes: list[str] = []
     if dry_run:
-        left = interrupted(installation)
-        if left is not None:
-            raise integrity.interruption(installation, left)
-        want = _desired(installation, request, _applied(installation), gates, allow_modified)
+        want = _planned(installation, request, gates, allow_modified)
         overlay = {p: c if isinstance(c, bytes) else c.original for p, c in want.contents.items()}
         now = {p: read_state(installation.path(p)).digest for p in overlay}
         changed = [p for p, data in overlay.items() if sha256(data) != now[p]]
@@ -270,6 +264,16 @@ def apply(
     return Report(
         state, tuple(found), want.source, _fingerprint(after), tuple(changed), None, tuple(notes)
     )
+
+
+def _planned(
+    installation: Installation, wanted: Request, gates: Collection[str], allow_modified: bool
+) -> _Desired:
+    """Where `apply` would bring the installation, by looking only."""
+    left = interrupted(installation)
+    if left is not None:
+        raise integrity.interruption(installation, left)
+    return _desired(installation, wanted, _applied(installation), gates, allow_modified)
 
 
 def _applied(installation: Installation) -> tuple[str, ...]:
@@ -361,10 +365,7 @@ def diff(installation: Installation, wanted: Request, *, allow_modified: bool = 
     Raises:
         PatchError: as `apply`.
     """
-    left = interrupted(installation)
-    if left is not None:
-        raise integrity.interruption(installation, left)
-    want = _desired(installation, wanted, _applied(installation), NAMES, allow_modified)
+    want = _planned(installation, wanted, NAMES, allow_modified)
     pristine = _pristine(installation, _receipt(installation))
     return "".join(
         unified(path, pristine.data(path), content)
@@ -381,10 +382,7 @@ def contents(
     Raises:
         PatchError: as `apply`.
     """
-    left = interrupted(installation)
-    if left is not None:
-        raise integrity.interruption(installation, left)
-    want = _desired(installation, wanted, _applied(installation), NAMES, allow_modified)
+    want = _planned(installation, wanted, NAMES, allow_modified)
     return {path: new for path, new in want.contents.items() if isinstance(new, bytes)}
 
 

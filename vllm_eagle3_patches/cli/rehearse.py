@@ -147,14 +147,10 @@ def _options(args: argparse.Namespace, case: Case) -> list[str]:
     import shlex
 
     if len(args.words) > 1:
-        words = list(args.words)
-        at = next(
-            n for n, word in enumerate(words) if word == "serve" or word.startswith("vllm.entry")
-        )
-        rest = words[at + 1 :]
-        if rest and rest[0] == case.serve.model:
-            rest = rest[1:]
-        return rest
+        from vllm_eagle3_patches.preflight import command
+
+        rest = command.options(args.words)
+        return rest[1:] if rest and rest[0] == case.serve.model else rest
     return shlex.split(args.serve_args or "")
 
 

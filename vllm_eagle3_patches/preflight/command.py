@@ -188,6 +188,19 @@ def command_line(words: Sequence[str], declared: Declared | None = None) -> Serv
     Raises:
         UsageError: it is neither.
     """
+    environment, options, serves = _shared_out(words)
+    found = parse(options, declared)
+    problems = _model_option(options, found.model, declared) if serves else ()
+    return replace(found, environment=environment, findings=(*found.findings, *problems))
+
+
+def options(words: Sequence[str]) -> list[str]:
+    """What stands behind `vllm serve` or the module; raises UsageError as `command_line`."""
+    return _shared_out(words)[1]
+
+
+def _shared_out(words: Sequence[str]) -> tuple[dict[str, str], list[str], bool]:
+    """The environment in front of a command, the words behind it, and whether it is `serve`."""
     rest = list(words)
     environment: dict[str, str] = {}
     while rest and (rest[0] == "env" or re.match(r"[A-Za-z_]\w*=", rest[0])):
@@ -197,9 +210,7 @@ def command_line(words: Sequence[str], declared: Declared | None = None) -> Serv
     for number, word in enumerate(rest):
         serves = word == "serve" and number and rest[number - 1].split("/")[-1] == "vllm"
         if serves or word.startswith("vllm.entrypoints."):
-            found = parse(rest[number + 1 :], declared)
-            problems = _model_option(rest[number + 1 :], found.model, declared) if serves else ()
-            return replace(found, environment=environment, findings=(*found.findings, *problems))
+            return environment, rest[number + 1 :], bool(serves)
     raise UsageError(
         "this is not a vllm serve command",
         where=shlex.join(words)[:200],

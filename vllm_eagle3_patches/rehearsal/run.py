@@ -184,7 +184,7 @@ class _Follow:
             if time.monotonic() - self.since > limit:
                 self.fail(f"not done within {limit:.0f} s")
             self.measure()
-            supervise.wait(POLL)
+            time.sleep(POLL)
 
     def measure(self) -> None:
         if time.monotonic() - self.measured > 0.5:

@@ -12,7 +12,6 @@ import os
 import re
 import signal
 import subprocess
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
@@ -114,7 +113,3 @@ def memory(group: int) -> int:
                 if int(fields[2]) == group:
                     total += sum(map(int, HELD.findall((entry / "status").read_text()))) * 1024
     return total
-
-
-def wait(seconds: float) -> None:
-    time.sleep(seconds)
