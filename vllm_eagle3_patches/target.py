@@ -132,9 +132,6 @@ def _from_config(path: Path) -> Request:
     model_type = text_type if isinstance(text_type, str) else None
     if model_type is None and isinstance(own_type, str):
         model_type = model_types.of_text(own_type)
-    if model_type is not None and not MODEL_TYPE.fullmatch(model_type):
-        what = f"the model_type in config.json is {model_type!a}, which is no name"
-        raise UsageError(what, where=path)
     names = config.get("architectures")
     if isinstance(names, list) and names and isinstance(names[0], str):
         return Request(names[0], model_type, config=config)
@@ -199,10 +196,16 @@ def find(sources: Sources, wanted: Request, version: str) -> Target:
     """The target in the installed vLLM; `version` is only for messages.
 
     Raises:
-        UsageError: no vLLM release this tool knows has such an architecture.
+        UsageError: no vLLM release this tool knows has such an architecture, or its model_type is
+            no name.
         RefusedError: this vLLM is too old for EAGLE-3 or for the model, or its classes are not
             recognised.
     """
+    if wanted.model_type is not None and not MODEL_TYPE.fullmatch(wanted.model_type):
+        raise UsageError(
+            f"the model_type of {wanted.architecture} is {wanted.model_type!a}, which is no name",
+            next="correct the model's config.json",
+        )
     if not any(
         getattr(statement, "name", None) == "SupportsEagle3"
         for statement in sources.tree(INTERFACES).body

@@ -70,6 +70,17 @@ def test_any_config_gets_an_answer(data: st.DataObject) -> None:
         json.dumps(finding.as_json())
 
 
+@pytest.mark.parametrize("model_type", ["", "0 ", 'a"b'])
+def test_a_model_type_that_is_no_name_does_not_hide_what_else_is_wrong(model_type: str) -> None:
+    target = copy.deepcopy(KIMI_K25)
+    target["text_config"]["model_type"] = model_type
+    drafter = with_settings(KIMI_MHA, draft_vocab_size=7)
+    shapes = tensors(KIMI_MHA, KIMI_K25)
+    assert any(
+        finding.cls == "aux-shape" for finding in findings("0.17.1", target, drafter, shapes)
+    )
+
+
 @pytest.mark.parametrize("order", [1, -1])
 def test_same_answer_every_time(order: int) -> None:
     nested = with_settings(QWEN3_SPECFORGE, eagle_config={"layer_ids": [9, 9, 70]})
