@@ -17,7 +17,9 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 
 import pytest
 from command import (
@@ -45,7 +47,10 @@ from command import (
 from fake_dist import editable
 from wheels import tree
 
+from vllm_eagle3_patches import codemods
 from vllm_eagle3_patches.files import temporary
+
+MODULES = list(iter_modules(codemods.__path__))
 
 WRITING = ["apply", "revert"]
 READING = ["check", "diff", "apply --dry-run"]
@@ -125,7 +130,14 @@ def test_an_editable_checkout(site: Path, tmp_path: Path, command: str) -> None:
 
 @contextmanager
 def nobody(action: Callable[[], object], user: int = 65534) -> Iterator[int]:
-    """Runs the action in a child without root's rights; gives what `waitpid` does."""
+    """Runs the action in a child without root's rights; gives what `waitpid` does.
+
+    What the commands import only when they need it is imported here: the child may be a user who
+    cannot read the standard library, where that lies in root's home.
+    """
+    for name in ("proofs", "transaction", "series", *(f"codemods.{m.name}" for m in MODULES)):
+        import_module(f"vllm_eagle3_patches.{name}")
+    import_module("unidiff.patch")
     pid = os.fork()
     if pid == 0:
         status = 1
