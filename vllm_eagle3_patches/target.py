@@ -136,6 +136,9 @@ def _from_config(path: Path) -> Request:
     if isinstance(names, list) and names and isinstance(names[0], str):
         return Request(names[0], model_type, config=config)
     architecture = ARCHITECTURES.get(own_type) if isinstance(own_type, str) else None
+    if names and not isinstance(names, list):
+        what = f"`architectures` in config.json is {json.dumps(names)[:80]}, not a list of names"
+        raise UsageError(what, where=path)
     if architecture is None:
         raise UsageError(
             f"config.json has no `architectures`, and its model_type {own_type!r} does not tell "
@@ -173,11 +176,15 @@ def request(model: str | None) -> Request:
     if not model:
         raise UsageError("--model is empty", next="leave it out for Kimi-K2.5, or name a model")
     path = Path(model)
-    if path.is_dir():
+    try:
+        is_folder, is_file = path.is_dir(), path.is_file()
+    except OSError as error:
+        raise UsageError(f"no such model: {error.strerror}", where=model[:200]) from None
+    if is_folder:
         return _from_config(path / "config.json")
     if model.isidentifier():
         return Request(model, MODEL_TYPES.get(model))
-    if path.is_file() or model.startswith((".", "/", "~")) or model.count("/") != 1:
+    if is_file or model.startswith((".", "/", "~")) or model.count("/") != 1:
         raise UsageError(
             "--model wants a folder with config.json, a cached Hugging Face id, or an architecture",
             where=model,

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+import wheels
 from command import TOOL, call, lay, unchanged
 from preflight import published
 from preflight.folders import write_model
@@ -84,7 +85,7 @@ def test_an_interpreter_without_torch(site: Path, pair: list[str], temporary: Pa
     answer = json.loads(done.out)
     assert (done.code, answer["exit"]) == (1, 1)
     (failed,) = (stage for stage in answer["stages"] if stage["state"] == "failed")
-    assert failed["stage"] in ("twins", "configs")  # either child may be the first to notice
+    assert failed["stage"] == "configs"
     assert "No module named" in failed["detail"]
     assert "passed" not in {stage["state"] for stage in answer["stages"]}
     assert answer["twin"]["target"]["num_hidden_layers"] == 7
@@ -107,8 +108,72 @@ def test_the_users_own_command(site: Path, pair: list[str], tmp_path: Path) -> N
     call("rehearse", "--site-packages", str(site), "--keep", str(kept), "--", *words)
     request = json.loads((kept / "request.json").read_text())
     assert request["speculative"] == speculative | {"model": str(kept / "drafter")}
-    assert request["words"] == words[3:]
+    assert request["words"] == words[1:]
+    assert request["started_in"] == str(Path.cwd())
     assert request["parallel"] == 1
+
+
+def test_an_error_that_check_finds_is_one_here(pair: list[str]) -> None:
+    """A twin passes where the real pair does not start: the options are not all a twin's."""
+    words = ["--serve-args", "--max-model-len abc --no-such-option", "--json"]
+    answer = json.loads(call("rehearse", *pair, *words, site=wheels.tree("0.32.0")).out)
+    said = [f["detail"] for f in answer["findings"] if f["severity"] == "error"]
+    assert any("--max-model-len" in text for text in said)
+    assert any("--no-such-option" in text for text in said)
+
+
+def test_what_check_could_not_compare_is_said(site: Path, pair: list[str]) -> None:
+    (Path(pair[2]) / "model.safetensors").unlink()
+    (Path(pair[2]) / "pytorch_model.bin").write_bytes(b"x")
+    answer = json.loads(call("rehearse", *pair, "--json", site=site).out)
+    assert any("no safetensors file" in text for text in answer["not_compared"])
+
+
+def test_a_model_is_not_its_own_drafter(site: Path, pair: list[str]) -> None:
+    done = call("rehearse", pair[0], "--drafter", f"{pair[0]}/", site=site)
+    assert done.code == 2
+    assert "its own drafter" in done.err
+
+
+@pytest.mark.parametrize("size", ["0", "-1", "1000000000", "two"])
+def test_a_size_that_no_machine_has(site: Path, pair: list[str], size: str) -> None:
+    done = call("rehearse", *pair, f"--tensor-parallel-size={size}", site=site)
+    assert done.code == 2
+    assert "--tensor-parallel-size" in done.err
+
+
+def test_folders_that_cannot_hold_twins(site: Path, pair: list[str], tmp_path: Path) -> None:
+    """Judged before anything is made."""
+    (tmp_path / "file").write_text("")
+    for name, said in (
+        ("", "--keep is empty"),
+        (str(tmp_path / "file"), "no folder"),
+        (str(tmp_path / "file" / "below"), "cannot be written"),
+    ):
+        done = call("rehearse", *pair, "--keep", name, site=site)
+        assert done.code == (6 if "written" in said else 2)
+        assert said in done.err
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "~nobody-of-this-name/x"])
+def test_names_that_no_file_can_have(site: Path, pair: list[str], name: str) -> None:
+    for words in ([name, *pair[1:]], [pair[0], "--drafter", name]):
+        done = call("rehearse", *words, site=site)
+        assert done.code == 2
+        assert "Traceback" not in done.err
+
+
+def test_architectures_that_are_no_list(site: Path, pair: list[str], tmp_path: Path) -> None:
+    odd = write_model(tmp_path / "odd", models.LLAMA31_8B | {"architectures": "LlamaForCausalLM"})
+    done = call("rehearse", str(odd), *pair[1:], site=site)
+    assert done.code == 2
+    assert '`architectures` in config.json is "LlamaForCausalLM", not a list' in done.err
+
+
+def test_two_models_are_no_command(site: Path, pair: list[str]) -> None:
+    done = call("rehearse", pair[0], *pair, site=site)
+    assert done.code == 2
+    assert "vllm-eagle3-patch check" not in done.err
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
@@ -124,11 +189,11 @@ def test_nothing_is_left_however_it_ends(
         "TMPDIR": str(temporary),
         "PYTHONPATH": os.pathsep.join([str(slow.parent), os.environ.get("PYTHONPATH", "")]),
     }
-    words = [*TOOL, "rehearse", *pair, "--site-packages", str(site)]
+    words = [*TOOL, "rehearse", *pair, "--json", "--site-packages", str(site)]
     running = subprocess.Popen(
         words,
         env=env,
-        stdout=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         # a shell's background job, which these tests may be, ignores it, and so would its child
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
@@ -145,11 +210,13 @@ def test_nothing_is_left_however_it_ends(
             time.sleep(0.05)
         time.sleep(0.5)  # they are in their import
         running.send_signal(number)
-        _, said = running.communicate(timeout=20)
+        answer, said = running.communicate(timeout=20)
     finally:
         running.kill()
     assert running.returncode == (-9 if number == signal.SIGKILL else 130)
     assert b"Traceback" not in said
+    if number != signal.SIGKILL:
+        assert json.loads(answer)["exit"] == 130
     end = time.monotonic() + 20
     while children() or list(temporary.iterdir()):
         assert time.monotonic() < end, (children(), list(temporary.iterdir()))

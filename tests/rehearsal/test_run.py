@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
-import json
+import errno
 import os
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from command import lay
 
-from vllm_eagle3_patches.rehearsal import run, stages
+from vllm_eagle3_patches import installation
+from vllm_eagle3_patches.errors import UsageError, WriteError
+from vllm_eagle3_patches.rehearsal import diagnosis, run, stages
+from vllm_eagle3_patches.rehearsal.inside import space
 from vllm_eagle3_patches.rehearsal.run import NOT_RUN, PASSED, SKIPPED, Outcome, Result
 
 # In place of the interpreter: `launcher.py PART REQUEST` is answered from a list of events.
 STAND_IN = """#!{python}
-import json, pathlib, sys, time
+import json, os, pathlib, sys, time
 part, request = sys.argv[2], json.loads(pathlib.Path(sys.argv[3]).read_text())
 folder = pathlib.Path(request["folder"])
 if part == "checkpoint":
     made = request["made"]
+    if made == "killed":
+        os.kill(os.getpid(), 9)
     if made is None:
         sys.exit("ValueError: no such weights")
     (folder / "checkpoint.json").write_text(json.dumps(made))
     sys.exit(0)
+if request["say"] == ["no import"]:
+    time.sleep(1)  # the other child is long gone
+    sys.exit("No module named torch")
+with open(request["events"], "a") as file:
+    file.write(json.dumps({{"event": "imported", "time": 0, "vllm": "0.32.0"}}) + "\\n")
 while not (folder / "ready.json").exists():
     time.sleep(0.01)
 for event in request["say"]:
@@ -52,7 +63,7 @@ ALL = [passed(name) for name in stages.NAMES[1:]]
 
 
 def outcome(
-    tmp_path: Path, say: list[Any], made: dict[str, Any] | None = MADE
+    tmp_path: Path, say: list[Any], made: dict[str, Any] | str | None = MADE
 ) -> tuple[Outcome, list[Result]]:
     python = tmp_path / "python"
     python.write_text(STAND_IN.format(python=sys.executable))
@@ -130,6 +141,42 @@ def test_weights_that_cannot_be_made(tmp_path: Path) -> None:
     assert "exit code 1: ValueError: no such weights" in found.failed.detail
 
 
+def test_an_import_that_fails_in_both_children_is_the_engines(tmp_path: Path) -> None:
+    """Whichever is the first to notice: the stage must not be a matter of luck."""
+    found, _ = outcome(tmp_path, ["no import"], made=None)
+    assert found.failed is not None
+    assert found.failed.stage == stages.CONFIGS
+    assert found.log == b"No module named torch\n"
+
+
+def test_the_log_of_twins_that_fail_is_theirs(tmp_path: Path) -> None:
+    found, _ = outcome(tmp_path, [], made=None)
+    assert found.failed is not None
+    assert found.log == b"ValueError: no such weights\n"
+    assert "DIR/twins.txt" in str(diagnosis.of(found, found.failed).fix)
+
+
+def test_a_child_that_was_killed_points_to_memory(tmp_path: Path) -> None:
+    found, _ = outcome(tmp_path, [], made="killed")
+    assert found.failed is not None
+    assert "signal 9" in found.failed.detail
+    assert "want of memory" in str(diagnosis.of(found, found.failed).fix)
+
+
+def test_options_that_a_twin_cannot_honour_come_to_the_report(tmp_path: Path) -> None:
+    found, _ = outcome(tmp_path, [{"event": "options", "left": ["quantization"]}, *ALL, END])
+    assert found.facts["options_left_out"] == ["quantization"]
+
+
+def test_a_failure_on_a_full_disk_is_no_fault_of_the_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(space, "full", lambda _: True)
+    with pytest.raises(WriteError, match="no space is left") as raised:
+        outcome(tmp_path, [], made=None)
+    assert "TMPDIR" in str(raised.value.next)
+
+
 def test_no_checkpoint_is_said(tmp_path: Path) -> None:
     found, _ = outcome(tmp_path, [END], made={"checkpoint": False, "why": "no class"})
     assert found.results[0].state == PASSED
@@ -146,17 +193,40 @@ def test_a_stage_has_a_time_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_environment_keeps_vllm_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From this process's variables, and from those in front of the user's command."""
     monkeypatch.setenv("PYTHONPATH", "/mine")
     monkeypatch.setenv("HF_HOME", "/home/hf")
-    made = run.environment(tmp_path, {"VLLM_MLA_DISABLE": "1"}, ["/overlay"])
+    users = {
+        "VLLM_CACHE_ROOT": "/data", "TMPDIR": "/data", "HF_HUB_OFFLINE": "0", "PYTHONHOME": "/usr",
+        "PYTHONDONTWRITEBYTECODE": "", "VLLM_TORCH_PROFILER_DIR": "/data", "VLLM_USE_V1": "1",
+        "OMP_NUM_THREADS": "64",
+    }  # fmt: skip
+    made = run.environment(tmp_path, users, {"OMP_NUM_THREADS": "1"}, ["/overlay"])
     assert made["PYTHONPATH"] == f"/overlay{os.pathsep}/mine"
-    assert made["VLLM_MLA_DISABLE"] == "1"
-    for name in (
-        "VLLM_CACHE_ROOT",
-        "HF_HOME",
-        "TORCHINDUCTOR_CACHE_DIR",
-        "XDG_CACHE_HOME",
-        "TMPDIR",
-    ):
+    assert made["VLLM_USE_V1"] == "1"
+    assert made["OMP_NUM_THREADS"] == "1"
+    for name in ("VLLM_CACHE_ROOT", "HF_HOME", "TORCHINDUCTOR_CACHE_DIR", "XDG_CACHE_HOME",
+                 "TMPDIR"):  # fmt: skip
         assert Path(made[name]).is_relative_to(tmp_path), name
-    assert json.loads(made["HF_HUB_OFFLINE"]) == 1
+    assert made["HF_HUB_OFFLINE"] == made["PYTHONDONTWRITEBYTECODE"] == "1"
+    assert not {"PYTHONHOME", "VLLM_TORCH_PROFILER_DIR"} & made.keys()
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_no_space_says_where_and_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keep: bool
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(space, "full", lambda _: True)
+    kept = tmp_path / "kept" if keep else None
+    with pytest.raises(WriteError, match="no space") as raised, run.folder(kept):
+        raise OSError(errno.ENOSPC, "No space left on device", "some file")
+    assert raised.value.where == str(kept or tmp_path)
+    assert (kept is not None and kept.is_dir()) or not list(tmp_path.iterdir())
+
+
+def test_more_processes_than_the_machine_has_are_refused(tmp_path: Path) -> None:
+    found = installation.find(python=None, site_packages=str(lay(tmp_path / "site")))
+    run.can_be_parallel(found, 1)
+    with pytest.raises(UsageError, match="1000000, and this machine has"):
+        run.can_be_parallel(found, 1_000_000)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from vllm_eagle3_patches import operations
 from vllm_eagle3_patches.cli import common, output
-from vllm_eagle3_patches.errors import PatchError, RefusedError
+from vllm_eagle3_patches.errors import RefusedError
 from vllm_eagle3_patches.gates.base import State
 from vllm_eagle3_patches.installation import Installation
 from vllm_eagle3_patches.operations import Report
@@ -70,16 +70,7 @@ def execute(args: argparse.Namespace) -> int:
         return listing.execute(args)
     case = None
     if args.drafter is not None or args.serve_args is not None or args.command_line:
-        from vllm_eagle3_patches import preflight  # a plain check is as fast without it
-
-        asked = (args.model, args.drafter, args.serve_args, args.command_line)
-        try:
-            found = common.find(args)
-        except PatchError:
-            preflight.case(*asked)  # what is wrong with the words themselves comes first
-            raise
-        sources = Sources(found.root)
-        case = preflight.case(*asked, preflight.Declared(sources))
+        found, case = common.examined(args, args.command_line)
         args.model = case.model
     wanted = common.request(args)
     if case is None:
@@ -88,8 +79,10 @@ def execute(args: argparse.Namespace) -> int:
         return output.emit(
             args, found, wanted, report, _verdict(args, wanted, report, found.version)
         )
+    from vllm_eagle3_patches import preflight
+
     report = _gates(args, found, wanted)
-    context = case.context(sources, found.version, wanted)
+    context = case.context(Sources(found.root), found.version, wanted)
     verdict = _verdict(args, wanted, report, found.version)
     findings = preflight.examine(context)
     return output.emit(args, found, wanted, report, verdict, findings, context.unseen)

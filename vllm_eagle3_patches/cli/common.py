@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from vllm_eagle3_patches import installation, target
+from vllm_eagle3_patches.errors import PatchError
+from vllm_eagle3_patches.installation import Installation
+from vllm_eagle3_patches.sources import Sources
+
+if TYPE_CHECKING:
+    from vllm_eagle3_patches.preflight.case import Case
 
 MODEL_HELP = (
     "folder with config.json, Hugging Face id in the local cache, or architecture name "
@@ -12,7 +20,7 @@ MODEL_HELP = (
 )
 
 
-def find(args: argparse.Namespace) -> installation.Installation:
+def find(args: argparse.Namespace) -> Installation:
     """The installation; kept on `args` so that an error report can name it."""
     found = installation.find(
         python=args.python,
@@ -21,6 +29,22 @@ def find(args: argparse.Namespace) -> installation.Installation:
     )
     args.installation = found
     return found
+
+
+def examined(args: argparse.Namespace, words: Sequence[str]) -> tuple[Installation, Case]:
+    """The installation, and the pair and options asked for, read as its own parser reads them.
+
+    `words` are those of a command of the user's own.
+    """
+    from vllm_eagle3_patches import preflight  # a plain check is as fast without it
+
+    asked = (args.model, args.drafter, args.serve_args, words)
+    try:
+        found = find(args)
+    except PatchError:
+        preflight.case(*asked)  # what is wrong with the words themselves comes first
+        raise
+    return found, preflight.case(*asked, preflight.Declared(Sources(found.root)))
 
 
 def request(args: argparse.Namespace) -> target.Request:

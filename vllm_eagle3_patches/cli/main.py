@@ -7,6 +7,7 @@ import atexit
 import gc
 import json
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -24,11 +25,12 @@ COMMANDS = {
     "explain": "a server log: the root cause and the gate it belongs to, or how it is doing",
     "rehearse": "the whole start-up on small twins of the models: the installed engine itself",
 }
+INTERRUPTED = 128 + signal.SIGINT
 EXIT_CODES = """\
 exit codes: 0 everything asked holds; 1 check: a gate is closed or the drafter will fail, explain:
 a failure was found; 2 usage; 3 refused: structure or version (or log) not recognised; 4 integrity:
 files changed by someone else, or a run was interrupted; 5 no vLLM, or more than one; 6 cannot
-write: permissions, space, or another run at work"""
+write: permissions, space, or another run at work; 130 interrupted; 141 nobody reads the answer"""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -113,9 +115,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if sys.stdout is not None:  # it is where it was closed from the start
             sys.stdout.flush()
         return code
-    except BrokenPipeError:
+    except BrokenPipeError:  # as a program ends that the signal does end
         _discard_output()
-        return 0
+        return 128 + signal.SIGPIPE
     except OSError as error:  # of standard output itself
         _discard_output()
         failure = WriteError(
@@ -125,8 +127,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"vllm-eagle3-patch: error: {failure}", file=sys.stderr)
         return WriteError.exit
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
+        output.interrupted(args)
+        return INTERRUPTED
     finally:
         if collecting:
             gc.enable()

@@ -114,6 +114,14 @@ def failure(args: argparse.Namespace, problem: PatchError) -> None:
         print(f"vllm-eagle3-patch: error: {problem}", file=sys.stderr)
 
 
+def interrupted(args: argparse.Namespace) -> None:
+    """Says that the command was ended by a signal."""
+    if args.json:
+        whole = {"schema": 1, "command": args.command, "exit": 130}
+        print(json.dumps({**whole, "error": {"what": "interrupted", "where": None, "next": None}}))
+    print("interrupted", file=sys.stderr)
+
+
 def _found(installation: Installation | None, wanted: Request | None) -> Report | None:
     """What a look shows after a command has failed; None where there is nothing to look at."""
     if installation is None or wanted is None:

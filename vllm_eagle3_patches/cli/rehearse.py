@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import shlex
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vllm_eagle3_patches import interpreter, operations
 from vllm_eagle3_patches.cli import common, output
-from vllm_eagle3_patches.errors import UsageError
+from vllm_eagle3_patches.errors import UsageError, WriteError
 from vllm_eagle3_patches.installation import Installation
 from vllm_eagle3_patches.sources import Sources
 from vllm_eagle3_patches.target import Request
 
 if TYPE_CHECKING:  # imported when needed: the other commands start without them
     from vllm_eagle3_patches.preflight.case import Case
-    from vllm_eagle3_patches.preflight.findings import Finding
     from vllm_eagle3_patches.rehearsal.diagnosis import Diagnosis
     from vllm_eagle3_patches.rehearsal.prepare import Pair
     from vllm_eagle3_patches.rehearsal.report import Rehearsal
@@ -26,7 +28,8 @@ if TYPE_CHECKING:  # imported when needed: the other commands start without them
 
 EXAMPLE = "vllm-eagle3-patch rehearse MODEL --drafter D"
 EXIT_CODES = (
-    "Exit code 0: every stage passed; 1: a stage failed; 3: this build of vLLM cannot run them all."
+    "Exit code 0: every stage passed and check finds no error; 1: one failed, or it does; 3: this "
+    "build of vLLM cannot run them all; 130: interrupted, and nothing is left."
 )
 
 
@@ -35,7 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--drafter", metavar="D", help="an EAGLE-3 drafter: folder or cached id")
     parser.add_argument("--serve-args", metavar="ARGS", help="options you give to `vllm serve`")
     parser.add_argument(
-        "--tensor-parallel-size", type=int, metavar="N", help="GPUs to use (default: 1)"
+        "--tensor-parallel-size", type=_positive, metavar="N", help="GPUs to use (default: 1)"
     )
     parser.add_argument(
         "--enforce-eager", action="store_true", help="without torch.compile and CUDA graphs"
@@ -56,19 +59,27 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace) -> int:
-    """0: all passed; 1: a stage failed; 2: usage; 3: this build cannot run all stages."""
+    """The exit code: see EXIT_CODES."""
     from vllm_eagle3_patches import preflight
-    from vllm_eagle3_patches.rehearsal import prepare
+    from vllm_eagle3_patches.rehearsal import prepare, run, supervise
 
-    case = _case(args)
-    args.model = case.model
-    found = common.find(args)
-    pair = prepare.pair(case, args.tensor_parallel_size or 1)
-    args.model = str(pair.folder)
-    wanted = common.request(args)
-    contents = _contents(args, found, wanted)
-    context = case.context(Sources(found.root, contents), found.version, wanted)
-    rehearsed = _rehearse(args, case, pair, found, contents, preflight.examine(context))
+    with supervise.signals():
+        keep = _keep(args.keep)
+        words: Sequence[str] = args.words
+        args.model = words[0] if len(words) == 1 else None
+        found, case = common.examined(args, words if len(words) > 1 else [])
+        args.model = case.model
+        if args.tensor_parallel_size is not None:
+            run.can_be_parallel(found, args.tensor_parallel_size)
+        pair = prepare.pair(case, args.tensor_parallel_size or 1)
+        args.model = str(pair.folder)
+        wanted = common.request(args)
+        contents = _contents(args, found, wanted)
+        context = case.context(Sources(found.root, contents), found.version, wanted)
+        rehearsed = _rehearse(args, case, pair, found, contents, keep)
+        rehearsed = replace(
+            rehearsed, findings=preflight.examine(context), unseen=tuple(context.unseen)
+        )
     if args.json:
         from vllm_eagle3_patches.rehearsal import report
 
@@ -79,13 +90,29 @@ def execute(args: argparse.Namespace) -> int:
     return rehearsed.exit
 
 
-def _case(args: argparse.Namespace) -> Case:
-    from vllm_eagle3_patches import preflight
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError
+    return number
 
-    words: Sequence[str] = args.words
-    if len(words) > 1:
-        return preflight.case(None, args.drafter, args.serve_args, words)
-    return preflight.case(words[0] if words else None, args.drafter, args.serve_args, [])
+
+def _keep(name: str | None) -> Path | None:
+    """The folder to keep the twins in, which must be new or empty."""
+    if name is None:
+        return None
+    if not name:
+        raise UsageError("--keep is empty", next="--keep DIR, a new or empty folder")
+    folder = Path(name).absolute()
+    if folder.is_dir():
+        if any(folder.iterdir()):
+            raise UsageError("the folder to keep the twins in is not empty", where=folder)
+    elif os.path.lexists(folder):
+        raise UsageError("--keep names something that is no folder", where=folder)
+    above = next(path for path in (folder, *folder.parents) if path.exists())
+    if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
+        raise WriteError("the folder to keep the twins in cannot be written", where=above)
+    return folder
 
 
 def _contents(
@@ -103,7 +130,7 @@ def _rehearse(
     pair: Pair,
     found: Installation,
     contents: dict[str, bytes] | None,
-    findings: tuple[Finding, ...],
+    keep: Path | None,
 ) -> Rehearsal:
     from vllm_eagle3_patches.rehearsal import diagnosis, memory, overlay, prepare, report, run
 
@@ -111,17 +138,14 @@ def _rehearse(
     if not args.json and not args.quiet:
         print(f"vLLM {found.version} ({found.distribution}), run by {exe}")
         print(f"  a twin of {pair.folder}: {report.sizes(pair)}\n", flush=True)
-    keep = Path(args.keep).absolute() if args.keep else None
-    if keep is not None and keep.is_dir() and any(keep.iterdir()):
-        raise UsageError("the folder to keep the twins in is not empty", where=keep)
     with run.folder(keep) as place:
         prepare.write(pair, place)
         path = [str(overlay.make(found, contents, place / "vllm"))] if contents else []
         path += interpreter.added(found, exe)
         words = _options(args, case)
         request = prepare.request(case, pair, place, eager=_eager(args, case), words=words)
-        extra = prepare.variables(pair, case.serve.environment, cpu=run.is_cpu(found))
-        env = run.environment(place, extra, path)
+        needed = prepare.variables(pair, cpu=run.is_cpu(found))
+        env = run.environment(place, case.serve.environment, needed, path)
         outcome = run.run(exe, place, request, env, _tell(args))
         outcome.facts["eager"] = request["eager"]
     failed = outcome.failed
@@ -132,26 +156,19 @@ def _rehearse(
         case.serve.integer("max-num-batched-tokens"),
     )  # fmt: skip
     return report.Rehearsal(
-        pair,
-        outcome,
-        _fixed(args, diagnosed),
-        estimate,
-        tuple(contents or ()),
-        case.serve.options,
-        findings,
+        pair, outcome, _fixed(args, diagnosed), estimate, tuple(contents or ()), case.serve.options
     )
 
 
 def _options(args: argparse.Namespace, case: Case) -> list[str]:
-    """The user's own options, which vLLM's parser reads in the child."""
-    import shlex
-
+    """The user's own words, which vLLM's parser reads in the child."""
     if len(args.words) > 1:
         from vllm_eagle3_patches.preflight import command
 
-        rest = command.options(args.words)
-        return rest[1:] if rest and rest[0] == case.serve.model else rest
-    return shlex.split(args.serve_args or "")
+        return command.parsed(args.words)
+    if not args.serve_args:
+        return []
+    return ["serve", str(case.model), *shlex.split(args.serve_args)]
 
 
 def _eager(args: argparse.Namespace, case: Case) -> bool:
@@ -162,8 +179,6 @@ def _fixed(args: argparse.Namespace, diagnosed: Diagnosis | None) -> Diagnosis |
     """With the command that opens the gate before any other advice, where one does."""
     if diagnosed is None or not diagnosed.apply:
         return diagnosed
-    from dataclasses import replace
-
     command = output.again(args, "apply")
     fix = f"{command}; {diagnosed.fix}" if diagnosed.fix else command
     return replace(diagnosed, fix=fix)

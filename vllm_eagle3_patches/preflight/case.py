@@ -101,6 +101,8 @@ def case(
     if drafter is None:
         model, drafter = _speculators_model(model, serve if words else None, serve)
     where = folder.locate(drafter, what="drafter", files=FILES)
+    if model is not None and _is_there(model, where):
+        raise UsageError("the model is named as its own drafter", where=where, next=NAME_IT)
     return Case(model, where, folder.read_config(where, what="drafter"), serve)
 
 
@@ -122,12 +124,13 @@ def _unnamed(serve: command.Serve) -> UsageError:
     return UsageError(f"no drafter could be read: {details}", next=wrong[0].fix)
 
 
-def _is_there(model: str) -> bool:
+def _is_there(model: str, where: Path | None = None) -> bool:
+    """Whether the model's files are at hand; with `where`, whether they are in that folder."""
     try:
-        folder.locate(model, what="model", files=folder.CONFIG)
-    except UsageError:
+        found = folder.locate(model, what="model", files=folder.CONFIG)
+        return where is None or found.samefile(where)
+    except (UsageError, OSError):
         return False
-    return True
 
 
 def _speculators_model(

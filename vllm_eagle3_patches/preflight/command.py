@@ -194,9 +194,11 @@ def command_line(words: Sequence[str], declared: Declared | None = None) -> Serv
     return replace(found, environment=environment, findings=(*found.findings, *problems))
 
 
-def options(words: Sequence[str]) -> list[str]:
-    """What stands behind `vllm serve` or the module; raises UsageError as `command_line`."""
-    return _shared_out(words)[1]
+def parsed(words: Sequence[str]) -> list[str]:
+    """What vLLM's parser gets: `serve` and what follows, or what follows the module; raises
+    UsageError as `command_line`."""
+    _, options, serves = _shared_out(words)
+    return ["serve", *options] if serves else options
 
 
 def _shared_out(words: Sequence[str]) -> tuple[dict[str, str], list[str], bool]:
@@ -214,7 +216,7 @@ def _shared_out(words: Sequence[str]) -> tuple[dict[str, str], list[str], bool]:
     raise UsageError(
         "this is not a vllm serve command",
         where=shlex.join(words)[:200],
-        next="vllm-eagle3-patch check -- vllm serve MODEL --speculative-config '{…}'",
+        next="what follows -- is your own command: vllm serve MODEL --speculative-config '{…}'",
     )
 
 

@@ -20,10 +20,15 @@ def locate(name: str, *, what: str, files: str) -> Path:
     Raises:
         UsageError: it is neither a folder nor in the cache; the message says what to fetch.
     """
-    path = Path(name).expanduser()
-    if path.is_dir():
+    try:
+        path = Path(name).expanduser()
+        found, is_folder = path.exists(), path.is_dir()
+    except (OSError, RuntimeError) as error:  # too long, not to be looked at, `~nobody`
+        why = getattr(error, "strerror", None) or error
+        raise UsageError(f"the {what} is no folder: {why}", where=name[:200]) from None
+    if is_folder:
         return path
-    if path.exists() or name.startswith((".", "/", "~")) or name.count("/") > 1:
+    if found or name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise UsageError(f"the {what} is not a folder", where=name)
     snapshot = _hub_snapshot(name)
     if snapshot is None:

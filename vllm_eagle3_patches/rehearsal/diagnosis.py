@@ -10,7 +10,7 @@ from vllm_eagle3_patches.explain import render
 from vllm_eagle3_patches.explain import report as explaining
 from vllm_eagle3_patches.explain.scan import Scanner
 from vllm_eagle3_patches.rehearsal import stages
-from vllm_eagle3_patches.rehearsal.run import Outcome, Result
+from vllm_eagle3_patches.rehearsal.run import LOG, TWINS_LOG, Outcome, Result
 
 # Class and fix of a stage that came to its end and showed something wrong.
 SHOWN = {
@@ -32,6 +32,10 @@ SHOWN = {
         "vLLM's model computes other states than the model's authors: do not serve with it",
     ),
 }
+KILLED = (
+    "someone else killed it, most likely the system for want of memory: free some (a rehearsal on "
+    "a CPU holds up to 3 GiB), or look at `dmesg`"
+)
 
 
 @dataclass(frozen=True)
@@ -60,10 +64,15 @@ class Diagnosis:
 
 def of(outcome: Outcome, failed: Result) -> Diagnosis:
     """What is known about it."""
-    kept = "keep the twins and the log with --keep DIR, and look at DIR/log.txt"
+    log = TWINS_LOG if failed.stage == stages.TWINS else LOG
+    kept = f"keep the twins and the log with --keep DIR, and look at DIR/{log}"
+    if failed.facts.get("killed"):
+        return Diagnosis("runtime", failed.detail, KILLED, False, None)
     if failed.facts.get("shown"):
         kind, fix = SHOWN.get(failed.stage, ("runtime", kept))
         return Diagnosis(kind, failed.detail, fix, False, None)
+    if failed.stage == stages.TWINS:  # no vLLM in it: nothing that `explain` knows
+        return Diagnosis("runtime", failed.detail, kept, False, None)
     scanner = Scanner()
     scanner.read(io.BytesIO(outcome.log))
     found = explaining.report(scanner.story)

@@ -139,20 +139,19 @@ def request(
         "eager": eager,
         "multimodal": dict.fromkeys(MODALITIES, 0) if pair.multimodal else None,
         "words": words,
+        "started_in": str(Path.cwd()),
         "speculative": speculative(case, place),
     }
 
 
-def variables(pair: Pair, serve: Mapping[str, str], *, cpu: bool) -> dict[str, str]:
-    """Environment of the engine: the user's own, and what a CPU build needs."""
-    chosen = dict(serve)
-    if cpu:
-        chosen |= {
-            "OMP_NUM_THREADS": "1",
-            "VLLM_CPU_KVCACHE_SPACE": "1",
-            "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-            "MALLOC_MMAP_THRESHOLD_": "1048576",  # a tensor's memory goes back when it does
-        }
-        if pair.mixes_attention:
-            chosen["VLLM_MLA_DISABLE"] = "1"
-    return chosen
+def variables(pair: Pair, *, cpu: bool) -> dict[str, str]:
+    """What a CPU build needs in its environment."""
+    if not cpu:
+        return {}
+    needed = {
+        "OMP_NUM_THREADS": "1",
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+        "MALLOC_MMAP_THRESHOLD_": "1048576",  # a tensor's memory goes back when it does
+    }
+    return needed | {"VLLM_MLA_DISABLE": "1"} if pair.mixes_attention else needed

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from vllm_eagle3_patches.preflight.checks.files import CLASS as MISSING
 from vllm_eagle3_patches.preflight.facts import quantization
-from vllm_eagle3_patches.preflight.findings import Finding
+from vllm_eagle3_patches.preflight.findings import Finding, Severity
 from vllm_eagle3_patches.rehearsal import layers, rules, stages
 from vllm_eagle3_patches.rehearsal.diagnosis import Diagnosis
 from vllm_eagle3_patches.rehearsal.memory import Estimate
@@ -29,7 +30,8 @@ class Rehearsal:
     estimate: Estimate
     changed: tuple[str, ...]  # files that --apply changed in the throw-away copy
     options: dict[str, str]  # of the user's command line
-    findings: tuple[Finding, ...]  # what `check --drafter` says of the real pair
+    findings: tuple[Finding, ...] = ()  # what `check --drafter` says of the real pair
+    unseen: tuple[str, ...] = ()  # what it could not compare
 
     @property
     def incomplete(self) -> bool:
@@ -39,8 +41,15 @@ class Rehearsal:
         )
 
     @property
+    def errors(self) -> int:
+        """Findings for which the real pair will fail; a twin needs none of the drafter's files."""
+        grave = [f for f in self.findings if f.severity is Severity.ERROR]
+        return len([f for f in grave if f.cls != MISSING])
+
+    @property
     def exit(self) -> int:
-        return 1 if self.outcome.failed is not None else 3 if self.incomplete else 0
+        failed = self.outcome.failed is not None or self.errors
+        return 1 if failed else 3 if self.incomplete else 0
 
 
 def line(result: Result, *, coloured: bool = False) -> str:
@@ -92,6 +101,9 @@ def not_covered(found: Rehearsal) -> list[str]:
     for option in ("pipeline-parallel-size", "data-parallel-size"):
         if found.options.get(option, "1") != "1":
             said.append(f"--{option} {found.options[option]}")
+    left = facts.get("options_left_out")
+    if left:
+        said.append(f"options of yours that a twin cannot honour: {', '.join(left)}")
     dropped = (*pair.target.notes, *pair.drafter.notes)
     if dropped:
         said.append(f"left out of the twins: {', '.join(dict.fromkeys(dropped))}")
@@ -125,6 +137,7 @@ def as_json(found: Rehearsal) -> dict[str, Any]:
         "changed": list(found.changed),
         "twin": {"target": found.pair.target.config, "drafter": found.pair.drafter.config},
         "findings": [finding.as_json() for finding in found.findings],
+        "not_compared": list(found.unseen),
         "not_covered": not_covered(found),
         "memory": found.estimate.as_json(),
         "seconds": round(outcome.seconds, 1),
@@ -137,10 +150,13 @@ def lines(found: Rehearsal) -> Iterator[str]:
     yield ""
     if found.diagnosis is not None:
         yield from _failure(found.diagnosis)
-    if found.findings:
+    if found.findings or found.unseen:
         yield "  of the real pair, check says:"
         for finding in found.findings:
             yield from _wrapped(f"{finding.severity.value}, {finding.cls}: {finding.detail}")
+            yield from _wrapped(f"fix: {finding.fix}", "      ")
+        for text in found.unseen:
+            yield from _wrapped(f"not known: {text}")
     yield "  not covered by this rehearsal:"
     for text in not_covered(found):
         yield from _wrapped(text)
@@ -150,8 +166,8 @@ def lines(found: Rehearsal) -> Iterator[str]:
     yield ""
 
 
-def _wrapped(text: str) -> list[str]:
-    return textwrap.wrap(text, WIDTH, initial_indent="    - ", subsequent_indent="      ")
+def _wrapped(text: str, first: str = "    - ") -> list[str]:
+    return textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent="      ")
 
 
 def _failure(diagnosis: Diagnosis) -> Iterator[str]:
@@ -175,6 +191,9 @@ def verdict(found: Rehearsal) -> str:
     took = f"in {outcome.seconds:.0f} s, {outcome.peak / 2**30:.1f} GiB at most"
     if outcome.failed is not None:
         return f"EAGLE-3 does not start: it ends at '{outcome.failed.stage}' ({took})"
+    if found.errors:
+        many = f"{found.errors} error{'s' if found.errors > 1 else ''}"
+        return f"the twin passes, and the real pair will not start: {many} of check above ({took})"
     if found.incomplete:
         missing = [r.stage for r in outcome.results if r.state == NOT_RUN]
         return f"passed as far as this build can go; not run: {', '.join(missing)} ({took})"

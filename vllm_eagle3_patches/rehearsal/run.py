@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import shutil
+import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,16 +15,27 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from vllm_eagle3_patches.errors import UsageError, WriteError
 from vllm_eagle3_patches.installation import Installation
 from vllm_eagle3_patches.rehearsal import stages, supervise
+from vllm_eagle3_patches.rehearsal.inside import space
 from vllm_eagle3_patches.rehearsal.inside.alive import TEMPORARY
 from vllm_eagle3_patches.rehearsal.stages import LIMITS, NAMES
 
 LAUNCHER = Path(__file__).parent / "inside" / "launcher.py"
 PASSED, FAILED, SKIPPED, NOT_RUN = "passed", "failed", "skipped", "not run"
 POLL = 0.05
-TWINS_LOG = "twins.txt"
+LOG, TWINS_LOG = "log.txt", "twins.txt"
+# Of Python's, what would change the children; of vLLM's, what makes it write elsewhere.
+DROPPED = (
+    *("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONPYCACHEPREFIX", "PYTHONINSPECT"),
+    *("VLLM_TORCH_PROFILER_DIR", "VLLM_DEBUG_DUMP_PATH", "VLLM_LOGGING_CONFIG_PATH"),
+    *("VLLM_TRACE_FUNCTION", "VLLM_MODEL_REDIRECT_PATH", "VLLM_DP_SIZE", "VLLM_DP_RANK"),
+    *("VLLM_DP_RANK_LOCAL", "HF_MODULES_CACHE", "HF_HUB_CACHE", "HF_DATASETS_CACHE"),
+    *("HUGGINGFACE_HUB_CACHE", "TRANSFORMERS_CACHE", "PYTORCH_TRANSFORMERS_CACHE"),
+)
 IMPORT_LIMIT = 300.0
+ROOM = 3  # GB that twins and caches take at most, in words for a person
 
 
 @dataclass
@@ -65,26 +78,38 @@ Tell = Callable[[Result], None]
 
 @contextmanager
 def folder(keep: Path | None) -> Iterator[Path]:
-    """Where the twins lie: a temporary folder that goes, or `keep`, which stays."""
-    if keep is not None:
-        keep.mkdir(parents=True, exist_ok=True)
-        yield keep
-        return
-    made = Path(tempfile.mkdtemp(prefix=TEMPORARY))
+    """Where the twins lie: a temporary folder that goes, or `keep`, which stays.
+
+    Raises:
+        WriteError: what is done inside fails because the disk is full.
+    """
+    # Not mkdtemp: a signal that comes as it returns would leave the folder.
+    made = keep or Path(tempfile.gettempdir(), f"{TEMPORARY}{secrets.token_hex(8)}")
     try:
+        made.mkdir(0o777 if keep else 0o700, parents=bool(keep), exist_ok=bool(keep))
         yield made
+    except (OSError, WriteError) as problem:
+        if made.is_dir() and space.full(made):
+            raise no_room(made, "no space is left for the twins") from problem
+        raise
     finally:
-        for _ in range(3):  # a process that was just killed may have been writing
+        for _ in range(3 if keep is None else 0):
             shutil.rmtree(made, ignore_errors=True)
             if not made.exists():
                 break
-            time.sleep(0.2)
+            time.sleep(0.2)  # a process that was just killed may have been writing
 
 
-def environment(place: Path, extra: Mapping[str, str], path: Sequence[str]) -> dict[str, str]:
-    """The children's: vLLM's caches in the temporary folder, no network, nothing of ours."""
-    dropped = ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONPYCACHEPREFIX")
-    inherited = {k: v for k, v in os.environ.items() if k not in dropped}
+def environment(
+    place: Path, users: Mapping[str, str], needed: Mapping[str, str], path: Sequence[str]
+) -> dict[str, str]:
+    """The children's: vLLM's caches in the temporary folder, no network, nothing of ours.
+
+    `users` are the variables in front of the user's command; what keeps a rehearsal apart wins
+    over them, as it does over this process's own.
+    """
+    given = {**os.environ, **users}
+    inherited = {k: v for k, v in given.items() if k not in DROPPED}
     state = place / "state"
     settings = {
         "VLLM_CACHE_ROOT": state / "vllm",
@@ -105,15 +130,25 @@ def environment(place: Path, extra: Mapping[str, str], path: Sequence[str]) -> d
         "VLLM_ALLOW_INSECURE_SERIALIZATION": 1,
         "PYTHONDONTWRITEBYTECODE": 1,
         "TMPDIR": state / "tmp",
+        "VLLM_RPC_BASE_PATH": state / "tmp",
+        "VLLM_HOST_IP": "127.0.0.1",
         "TOKENIZERS_PARALLELISM": "false",
     }
     (state / "tmp").mkdir(parents=True, exist_ok=True)
-    chosen = inherited | {k: str(v) for k, v in settings.items()} | dict(extra)
-    own = os.environ.get("PYTHONPATH", "")
+    chosen = inherited | {k: str(v) for k, v in settings.items()} | dict(needed)
+    own = given.get("PYTHONPATH", "")
     path = [*path, *filter(None, own.split(os.pathsep))]
     if path:
         chosen["PYTHONPATH"] = os.pathsep.join(path)
     return chosen
+
+
+def no_room(place: Path, what: str) -> WriteError:
+    return WriteError(
+        what,
+        where=place.parent if place.name.startswith(TEMPORARY) else place,
+        next=f"free some {ROOM} GB there, or name another folder: TMPDIR=… or --keep …",
+    )
 
 
 def is_cpu(installation: Installation) -> bool:
@@ -123,18 +158,33 @@ def is_cpu(installation: Installation) -> bool:
     return "cpu" in named or not devices
 
 
+def can_be_parallel(installation: Installation, size: int) -> None:
+    """Raises UsageError where this machine has fewer GPUs, or a CPU build fewer cores."""
+    cpu = is_cpu(installation)
+    many = (os.cpu_count() or 1) if cpu else len(list(Path("/dev").glob("nvidia[0-9]*")))
+    if size > many and (cpu or many):
+        what = f"{many} {'core' if cpu else 'GPU'}{'s' if many > 1 else ''}"
+        raise UsageError(
+            f"--tensor-parallel-size is {size}, and this machine has {what}",
+            next=f"--tensor-parallel-size {many}, or leave it out: one is enough for a rehearsal",
+        )
+
+
 def run(
     python: Path, place: Path, request: dict[str, Any], env: Mapping[str, str], tell: Tell
 ) -> Outcome:
-    """Starts both children, follows the stages, and ends them."""
+    """Starts both children, follows the stages, and ends them.
+
+    Raises:
+        WriteError: a stage failed because the disk is full.
+    """
     started = time.monotonic()
-    log = place / "log.txt"
+    log = place / LOG
     events = supervise.Events(Path(request["events"]))
     asked = place / "request.json"
     asked.write_text(json.dumps(request))
     outcome = Outcome([Result(name) for name in NAMES])
     with ExitStack() as stack:
-        stack.enter_context(supervise.signals())
         words = [str(python), str(LAUNCHER)]
         building = {**env, "CUDA_VISIBLE_DEVICES": ""}
         maker = stack.enter_context(
@@ -144,7 +194,11 @@ def run(
             supervise.child([*words, "engine", str(asked)], env, place, log)
         )
         _Follow(outcome, events, place, maker, engine, tell).to_the_end()
-    outcome.log = log.read_bytes()
+    failed = outcome.failed
+    if failed is not None and space.full(place):
+        raise no_room(place, f"'{failed.stage}' failed, and no space is left")
+    of_twins = failed is not None and failed.stage == stages.TWINS
+    outcome.log = (place / TWINS_LOG if of_twins else log).read_bytes()
     outcome.seconds = time.monotonic() - started
     return outcome
 
@@ -177,12 +231,12 @@ class _Follow:
             if self.ended:
                 break
             if code is not None:
-                self.fail(f"the process ended, with {_status(code)}")
-            elif self.now == stages.TWINS:
+                self.fail(f"the process ended, with {_status(code)}", facts=_facts(code))
+            elif self.now == stages.TWINS and not self.ended:
                 self.twins()
             limit = LIMITS.get(self.now, IMPORT_LIMIT)
             if time.monotonic() - self.since > limit:
-                self.fail(f"not done within {limit:.0f} s")
+                self.fail(f"not done within {limit:.0f} s", self.now)
             self.measure()
             time.sleep(POLL)
 
@@ -202,9 +256,12 @@ class _Follow:
         if code is None:
             return
         if code != 0 or not made.exists():
+            if not self.outcome.facts:  # the engine, in its imports, may lack the same: it decides
+                return
             said = (self.place / TWINS_LOG).read_text(errors="replace").strip().splitlines()
             last = f": {said[-1]}" if said else ""
-            self.fail(f"making the weights ended with {_status(code)}{last}")
+            detail = f"making the weights ended with {_status(code)}{last}"
+            self.fail(detail, stages.TWINS, _facts(code))
             return
         found = json.loads(made.read_text())
         detail = (
@@ -225,6 +282,8 @@ class _Follow:
         kind, stage = event["event"], event.get("stage")
         if kind == "imported":
             self.outcome.facts |= {k: v for k, v in event.items() if k not in ("event", "time")}
+        elif kind == "options":
+            self.outcome.facts["options_left_out"] = event["left"]
         elif kind == "begin" and self.results[str(stage)].state == NOT_RUN:
             self.at(str(stage))
         elif kind in (PASSED, SKIPPED):
@@ -256,10 +315,14 @@ class _Follow:
         self, detail: str, stage: str | None = None, facts: dict[str, Any] | None = None
     ) -> None:
         where = stage or self.now
-        if where not in self.results or (where == stages.TWINS and facts):
+        if where not in self.results or (where == stages.TWINS and stage is None):
             where = stages.CONFIGS  # the engine's process, in its imports
         self.settle(where, FAILED, detail, facts or {})
         self.ended = True
+
+
+def _facts(code: int) -> dict[str, Any]:
+    return {"killed": True} if code == -signal.SIGKILL else {}
 
 
 def _status(code: int) -> str:

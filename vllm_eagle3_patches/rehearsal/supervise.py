@@ -66,13 +66,18 @@ class Terminated(KeyboardInterrupt):
 
 @contextlib.contextmanager
 def signals() -> Iterator[None]:
-    """SIGTERM and SIGHUP end a rehearsal as Ctrl-C does: with everything cleaned up."""
+    """SIGTERM and SIGHUP end a rehearsal as Ctrl-C does: with everything cleaned up, whatever
+    signals come meanwhile.  What this process was started to ignore (`nohup`) it ignores."""
 
     def end(number: int, _: FrameType | None) -> None:
+        for each in before:
+            signal.signal(each, signal.SIG_IGN)
         raise Terminated(number)
 
     before = {}
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_IGN:
+            continue
         try:
             before[number] = signal.signal(number, end)
         except ValueError:  # not in the main thread: then it is the caller's business

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
-from vllm_eagle3_patches.rehearsal.inside import events
+from vllm_eagle3_patches.rehearsal.inside import events, space
 
 TABLES = (
     "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES",
@@ -38,6 +38,8 @@ def main(path: str) -> None:
         found = target(folder, request)
     except Exception as error:  # Transformers lacks the class, or cannot build this one
         traceback.print_exc()
+        if space.full(folder):
+            raise
         found = {"checkpoint": False, "why": f"{type(error).__name__}: {error}"[:300]}
     (folder / "checkpoint.json").write_text(json.dumps(found))
     events.send("checkpoint", **found)
@@ -86,6 +88,8 @@ def target(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
         states, tokens = reference(model, request["layers"], request["prompt"])
     except Exception as error:
         traceback.print_exc()
+        if space.full(folder):
+            raise
         return found | {"reference": False, "why": f"{type(error).__name__}: {error}"[:300]}
     save_file(states, folder / "reference.safetensors")
     return found | {"reference": True, "next": tokens}
