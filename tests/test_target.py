@@ -87,7 +87,7 @@ def test_a_folder_with_config_json(tmp_path: Path, content: object, expected: Re
         ("{}", "has no `architectures`"),
         ({"model_type": "llama"}, "its model_type 'llama' does not tell"),
         ({"architectures": [3], "model_type": ["kimi_k2"]}, "has no `architectures`"),
-        ({"architectures": "KimiK25ForConditionalGeneration"}, "has no `architectures`"),
+        ({"architectures": "KimiK25ForConditionalGeneration"}, "not a list of names"),
     ],
 )
 def test_a_config_json_that_does_not_tell(tmp_path: Path, content: object, reason: str) -> None:

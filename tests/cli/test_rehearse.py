@@ -170,6 +170,24 @@ def test_architectures_that_are_no_list(site: Path, pair: list[str], tmp_path: P
     assert '`architectures` in config.json is "LlamaForCausalLM", not a list' in done.err
 
 
+def test_a_command_without_its_dashes(site: Path, pair: list[str]) -> None:
+    done = call("rehearse", "vllm", "serve", pair[0], "--speculative-config", "{}", site=None)
+    assert done.code == 2
+    assert "vllm-eagle3-patch rehearse -- vllm serve" in done.err
+
+
+def test_a_reader_that_goes_away_is_no_success(site: Path, pair: list[str]) -> None:
+    words = [*TOOL, "rehearse", *pair, "--site-packages", str(site)]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.close()
+    process.stdout = None
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 6
+    assert b"nobody reads" in said
+    assert b"Traceback" not in said
+
+
 def test_two_models_are_no_command(site: Path, pair: list[str]) -> None:
     done = call("rehearse", pair[0], *pair, site=site)
     assert done.code == 2

@@ -40,11 +40,16 @@ def ids(*layer_ids):
 
 
 BUILT, FIRST = "drafter built", "first token"
+# Read by the server's own parser; the last two are not for a twin: the second opens a port.
+HONOURED = "--logprobs_mode raw_logits --additional-config.answer 42"
+LEFT_OUT = """--max-model-len 2k --kv-events-config '{"enable_kv_cache_events": true}'"""
+OPTIONS = {"Llama-3.1-8B": ["--serve-args", f"{HONOURED} {LEFT_OUT}"]}
 # name -> the drafter's config and tensors, options, and (stage, class) where it must end
 FAULTS = {
     "unknown-key": (DRAFTER, SHAPES, speculative(bogus=1), ("configs", "argument")),
     "two-states": (DRAFTER, published.tensors(DRAFTER, LLAMA, states=2), [], (BUILT, "aux-shape")),
     "id-out-of-range": (ids(2, 16, 40), SHAPES, [], (FIRST, "aux-shape")),
+    "unknown-option": (DRAFTER, SHAPES, ["--serve-args", "--bogus"], ("configs", "argument")),
     "draft-tensor-parallel": (
         DRAFTER,
         SHAPES,
@@ -87,7 +92,8 @@ def rehearse(lab, name):
         target = LLAMA
     else:
         target = models.MODELS[case]
-        config, shapes, more = DRAFTERS.get(case) or models.llama_drafter(target), None, []
+        config, shapes = DRAFTERS.get(case) or models.llama_drafter(target), None
+        more = OPTIONS.get(case, [])
     write_model(folder / "target", target)
     write_model(folder / "drafter", config, shapes)
     more = [*more, *(f"--{option}" for option in options)]
@@ -132,6 +138,7 @@ def names(which, *, everything):
         "applied": [
             f"{OLD} {n} apply" for n in ("Kimi-K2.5", "DeepSeek-V3")[: 2 if everything else 1]
         ],
+        "options": [f"{NATIVE} {n}" for n in OPTIONS],
         "kimi": [f"{NATIVE} Kimi-K2.5"],
     }
     return found[which]

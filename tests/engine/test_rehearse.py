@@ -79,3 +79,9 @@ def test_the_verdict_on_kimi_comes_soon_and_in_little_memory(rehearsal, rehearse
     """The figures of issue and README are measured alone, in `make bench`: this is a ceiling."""
     assert rehearsed["peak_bytes"] < 3 * GIB
     assert rehearsed["untouched"]
+
+
+@pytest.mark.rehearsals("options")
+def test_options_are_read_by_vllm_and_those_left_out_are_named(rehearsal, rehearsed):
+    assert rehearsed["machine"]["options_left_out"] == ["max_model_len", "kv_events_config"]
+    assert any("max_model_len, kv_events_config" in text for text in rehearsed["not_covered"])

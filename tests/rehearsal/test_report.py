@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from explain.cases import ARGUMENTS
 
 from rehearsal import models
+from vllm_eagle3_patches.preflight.findings import error, warning
 from vllm_eagle3_patches.rehearsal import diagnosis, drafter, report, rules, stages
 from vllm_eagle3_patches.rehearsal.memory import Estimate
 from vllm_eagle3_patches.rehearsal.prepare import Pair
@@ -65,6 +67,32 @@ def test_what_was_skipped_is_said_with_the_success() -> None:
     found = rehearsal(models.LLAMA31_8B, results(**{stages.REFERENCE: SKIPPED}))
     assert found.exit == 0
     assert "but not seen: aux = reference" in report.verdict(found)
+
+
+def test_an_error_of_the_real_pair_is_no_success() -> None:
+    passed = rehearsal(models.LLAMA31_8B, results())
+    found = replace(passed, findings=(error("argument", "--x is refused", "drop it"),))
+    assert found.exit == 1
+    assert "the real pair will not start: 1 error" in report.verdict(found)
+    assert any("fix: drop it" in text for text in report.lines(found))
+
+
+def test_a_drafter_without_files_is_no_fault_and_one_with_broken_files_is() -> None:
+    passed = rehearsal(models.LLAMA31_8B, results())
+    found = replace(passed, findings=(error("drafter-missing", "no file", "fetch it"),))
+    assert replace(found, bare=True).exit == 0
+    assert found.exit == 1
+
+
+def test_what_check_warns_of_is_no_failure() -> None:
+    passed = rehearsal(models.LLAMA31_8B, results())
+    assert replace(passed, findings=(warning("length", "short", "none"),)).exit == 0
+
+
+def test_options_that_were_left_out_are_named() -> None:
+    found = rehearsal(models.LLAMA31_8B, results())
+    found.outcome.facts["options_left_out"] = ["quantization", "max_model_len"]
+    assert any("quantization, max_model_len" in text for text in report.not_covered(found))
 
 
 def test_what_a_cpu_does_not_cover() -> None:

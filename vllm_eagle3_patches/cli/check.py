@@ -38,7 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def retyped(words: Sequence[str]) -> str | None:
     """The command line with the `--` that it lacks before `vllm serve`; None where all is well."""
-    if words[:1] != ["check"] or "--" in words:
+    if not words or words[0] not in ("check", "rehearse") or "--" in words:
         return None
     number = next((n for n in range(1, len(words)) if _serves(words, n)), None)
     if number is None:

@@ -6,7 +6,6 @@ import argparse
 import atexit
 import gc
 import json
-import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -30,7 +29,7 @@ EXIT_CODES = """\
 exit codes: 0 everything asked holds; 1 check: a gate is closed or the drafter will fail, explain:
 a failure was found; 2 usage; 3 refused: structure or version (or log) not recognised; 4 integrity:
 files changed by someone else, or a run was interrupted; 5 no vLLM, or more than one; 6 cannot
-write: permissions, space, or another run at work; 130 interrupted; 141 nobody reads the answer"""
+write: permissions, space, or another run at work; 130 interrupted"""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -115,11 +114,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         if sys.stdout is not None:  # it is where it was closed from the start
             sys.stdout.flush()
         return code
-    except BrokenPipeError:  # as a program ends that the signal does end
-        _discard_output()
-        return 128 + signal.SIGPIPE
+    except BrokenPipeError:
+        output.discard()
+        return 0
     except OSError as error:  # of standard output itself
-        _discard_output()
+        output.discard()
         failure = WriteError(
             f"the answer cannot be written: {error.strerror or error}",
             next="the command itself may have done its work: run vllm-eagle3-patch check",
@@ -150,8 +149,3 @@ def _run(args: argparse.Namespace) -> int:
 
 def _refused(error: OSError) -> WriteError:
     return WriteError(f"the system refused: {error.strerror or error}", where=error.filename)
-
-
-def _discard_output() -> None:
-    """Else Python tries once more at its end, and complains."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

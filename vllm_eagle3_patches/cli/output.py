@@ -36,6 +36,11 @@ def prepare() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
+def discard() -> None:
+    """Nobody reads what is printed from here on; else Python tries at its end, and complains."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def coloured() -> bool:
     """Colour only on a terminal, and not where NO_COLOR asks for none."""
     return sys.stdout is not None and sys.stdout.isatty() and not os.environ.get("NO_COLOR")

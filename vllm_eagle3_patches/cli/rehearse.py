@@ -60,26 +60,40 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """The exit code: see EXIT_CODES."""
-    from vllm_eagle3_patches import preflight
-    from vllm_eagle3_patches.rehearsal import prepare, run, supervise
+    from vllm_eagle3_patches.rehearsal import supervise
 
     with supervise.signals():
-        keep = _keep(args.keep)
-        words: Sequence[str] = args.words
-        args.model = words[0] if len(words) == 1 else None
-        found, case = common.examined(args, words if len(words) > 1 else [])
-        args.model = case.model
-        if args.tensor_parallel_size is not None:
-            run.can_be_parallel(found, args.tensor_parallel_size)
-        pair = prepare.pair(case, args.tensor_parallel_size or 1)
-        args.model = str(pair.folder)
-        wanted = common.request(args)
-        contents = _contents(args, found, wanted)
-        context = case.context(Sources(found.root, contents), found.version, wanted)
-        rehearsed = _rehearse(args, case, pair, found, contents, keep)
-        rehearsed = replace(
-            rehearsed, findings=preflight.examine(context), unseen=tuple(context.unseen)
-        )
+        try:
+            code = _execute(args)
+            if sys.stdout is not None:
+                sys.stdout.flush()
+            return code
+        except BrokenPipeError:  # which must not look like success, as it may for an answer read
+            output.discard()
+            raise WriteError("nobody reads standard output any more: not rehearsed") from None
+
+
+def _execute(args: argparse.Namespace) -> int:
+    from vllm_eagle3_patches import preflight
+    from vllm_eagle3_patches.rehearsal import prepare, run
+
+    keep = _keep(args.keep)
+    words: Sequence[str] = args.words
+    args.model = words[0] if len(words) == 1 else None
+    found, case = common.examined(args, words if len(words) > 1 else [])
+    if args.tensor_parallel_size is not None:
+        run.can_be_parallel(found, args.tensor_parallel_size)
+    pair = prepare.pair(case, args.tensor_parallel_size or 1)
+    args.model = str(pair.folder)
+    wanted = common.request(args)
+    contents = _contents(args, found, wanted)
+    context = case.context(Sources(found.root, contents), found.version, wanted)
+    rehearsed = replace(
+        _rehearse(args, case, pair, found, contents, keep),
+        findings=preflight.examine(context),
+        unseen=context.unseen,
+        bare=context.drafter.weights.absent,
+    )
     if args.json:
         from vllm_eagle3_patches.rehearsal import report
 

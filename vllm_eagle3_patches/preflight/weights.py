@@ -24,11 +24,13 @@ class Weights:
         tensors: by name; None where no safetensors header could be read.
         problems: sentences, one for each file that is missing or not whole.
         unread: the weight files whose header is not read (PyTorch's own format).
+        absent: whether there is no weight file at all, not even a broken one.
     """
 
     tensors: dict[str, Tensor] | None
     problems: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
+    absent: bool = False
 
 
 def look(folder: Path) -> Weights:
@@ -39,7 +41,8 @@ def look(folder: Path) -> Weights:
         other = sorted(p.name for ending in ("*.bin", "*.pt") for p in folder.glob(ending))
         other = [name for name in other if not name.startswith(("training_args", "optimizer"))]
         if not other:
-            return Weights(None, (f"{folder} has no *.safetensors, *.bin or *.pt file",))
+            problem = f"{folder} has no *.safetensors, *.bin or *.pt file"
+            return Weights(None, (problem,), absent=True)
         pointers = [f"{name}: a Git LFS pointer" for name in other if _is_pointer(folder / name)]
         return Weights(None, tuple(pointers), tuple(other))
     problems: list[str] = []

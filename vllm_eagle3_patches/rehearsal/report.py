@@ -32,6 +32,7 @@ class Rehearsal:
     options: dict[str, str]  # of the user's command line
     findings: tuple[Finding, ...] = ()  # what `check --drafter` says of the real pair
     unseen: tuple[str, ...] = ()  # what it could not compare
+    bare: bool = False  # the drafter's folder has no weight files
 
     @property
     def incomplete(self) -> bool:
@@ -42,9 +43,10 @@ class Rehearsal:
 
     @property
     def errors(self) -> int:
-        """Findings for which the real pair will fail; a twin needs none of the drafter's files."""
+        """Findings for which the real pair will fail; that a folder has only the drafter's
+        config.json is no fault of the pair, and its twin needs no more."""
         grave = [f for f in self.findings if f.severity is Severity.ERROR]
-        return len([f for f in grave if f.cls != MISSING])
+        return len([f for f in grave if f.cls != MISSING or not self.bare])
 
     @property
     def exit(self) -> int:
