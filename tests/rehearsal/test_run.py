@@ -177,6 +177,14 @@ def test_a_failure_on_a_full_disk_is_no_fault_of_the_model(
     assert "TMPDIR" in str(raised.value.next)
 
 
+def test_a_failure_that_speaks_of_space_is_one_of_space(tmp_path: Path) -> None:
+    """Where the last file was too large for a disk that is not quite full."""
+    detail = "SafetensorError: I/O error: No space left on device (os error 28)"
+    said = {"event": "failed", "stage": None, "facts": {}, "detail": detail}
+    with pytest.raises(WriteError, match="no space is left"):
+        outcome(tmp_path, [said])
+
+
 def test_no_checkpoint_is_said(tmp_path: Path) -> None:
     found, _ = outcome(tmp_path, [END], made={"checkpoint": False, "why": "no class"})
     assert found.results[0].state == PASSED

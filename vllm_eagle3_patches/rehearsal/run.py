@@ -35,7 +35,7 @@ DROPPED = (
     *("HUGGINGFACE_HUB_CACHE", "TRANSFORMERS_CACHE", "PYTORCH_TRANSFORMERS_CACHE"),
 )
 IMPORT_LIMIT = 300.0
-ROOM = 3  # GB that twins and caches take at most, in words for a person
+ROOM = 2  # GB that twins and caches take at most, in words for a person
 
 
 @dataclass
@@ -89,7 +89,7 @@ def folder(keep: Path | None) -> Iterator[Path]:
         made.mkdir(0o777 if keep else 0o700, parents=bool(keep), exist_ok=bool(keep))
         yield made
     except (OSError, WriteError) as problem:
-        if made.is_dir() and space.full(made):
+        if made.is_dir() and space.lacking(made, str(problem)):
             raise no_room(made, "no space is left for the twins") from problem
         raise
     finally:
@@ -195,8 +195,8 @@ def run(
         )
         _Follow(outcome, events, place, maker, engine, tell).to_the_end()
     failed = outcome.failed
-    if failed is not None and space.full(place):
-        raise no_room(place, f"'{failed.stage}' failed, and no space is left")
+    if failed is not None and space.lacking(place, failed.detail):
+        raise no_room(place, f"'{failed.stage}' failed: no space is left")
     of_twins = failed is not None and failed.stage == stages.TWINS
     outcome.log = (place / TWINS_LOG if of_twins else log).read_bytes()
     outcome.seconds = time.monotonic() - started

@@ -38,7 +38,7 @@ def main(path: str) -> None:
         found = target(folder, request)
     except Exception as error:  # Transformers lacks the class, or cannot build this one
         traceback.print_exc()
-        if space.full(folder):
+        if space.lacking(folder, str(error)):
             raise
         found = {"checkpoint": False, "why": f"{type(error).__name__}: {error}"[:300]}
     (folder / "checkpoint.json").write_text(json.dumps(found))
@@ -88,7 +88,7 @@ def target(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
         states, tokens = reference(model, request["layers"], request["prompt"])
     except Exception as error:
         traceback.print_exc()
-        if space.full(folder):
+        if space.lacking(folder, str(error)):
             raise
         return found | {"reference": False, "why": f"{type(error).__name__}: {error}"[:300]}
     save_file(states, folder / "reference.safetensors")
