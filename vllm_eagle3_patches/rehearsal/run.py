@@ -132,6 +132,8 @@ def environment(
         "TMPDIR": state / "tmp",
         "VLLM_RPC_BASE_PATH": state / "tmp",
         "VLLM_HOST_IP": "127.0.0.1",
+        "GLOO_SOCKET_IFNAME": "lo",
+        "NCCL_SOCKET_IFNAME": "lo",
         "TOKENIZERS_PARALLELISM": "false",
     }
     (state / "tmp").mkdir(parents=True, exist_ok=True)

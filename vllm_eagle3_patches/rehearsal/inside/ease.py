@@ -1,14 +1,16 @@
-"""Two things that vLLM's start-up does otherwise, neither of which EAGLE-3 meets."""
+"""Three things that vLLM's start-up does otherwise, none of which EAGLE-3 meets."""
 
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable
 from typing import Any
 
 
 def install(request: dict[str, Any]) -> None:
     _inspect_here()
+    _meet_at_a_file(request["folder"])
     if request["multimodal"]:
         _text_only()
 
@@ -20,6 +22,24 @@ def _inspect_here() -> None:
 
     if hasattr(registry, "_run_in_subprocess"):
         registry._run_in_subprocess = lambda function: function()
+
+
+def _meet_at_a_file(folder: str) -> None:
+    """The processes of a group find each other through a file, as vLLM 0.32 has it, and not at a
+    TCP port, which torch opens to everyone, for a single process too."""
+    import torch.distributed
+
+    original, count = torch.distributed.init_process_group, itertools.count()
+
+    @functools.wraps(original)
+    def meet(*args: Any, **kwargs: Any) -> Any:
+        method = kwargs.get("init_method")
+        if isinstance(method, str) and method.startswith("tcp://"):
+            port = method.rpartition(":")[2]  # the same in all processes of the group
+            kwargs["init_method"] = f"file://{folder}/state/tmp/group-{port}-{next(count)}"
+        return original(*args, **kwargs)
+
+    torch.distributed.init_process_group = meet
 
 
 def _text_only() -> None:
