@@ -52,7 +52,7 @@ def test_a_list_of_a_hundred_thousand_kinds_takes_no_time() -> None:
     config["block_configs"] = [{"n": n} for n in range(many)]
     start = time.process_time()
     layers.cut(config)
-    assert time.process_time() - start < 2
+    assert time.process_time() - start < 10  # quadratic: minutes
     assert len(config["kinds"]) == config["num_hidden_layers"] == layers.MOST
 
 
