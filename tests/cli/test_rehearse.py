@@ -67,6 +67,28 @@ def test_a_config_without_sizes_is_refused(site: Path, pair: list[str], tmp_path
     assert "how many layers" in done.err
 
 
+@pytest.mark.parametrize(
+    ("whose", "changed", "said"),
+    [
+        ("target", {"vocab_size": 10**15}, "`vocab_size` is 1000000000000000; it has to be"),
+        ("target", {"num_attention_heads": 10**9}, "`num_attention_heads` is 1000000000;"),
+        ("target", {"text_config": [1]}, "`text_config` is [1]; it has to be an object"),
+        ("drafter", {"architectures": "LlamaForCausalLM"}, '`architectures` is "LlamaForCausalLM"'),
+        ("drafter", {"eagle_aux_hidden_state_layer_ids": [*range(10**5)]}, "has 100000 values"),
+    ],
+)
+def test_an_odd_config_is_refused_by_the_field_and_the_file(
+    site: Path, pair: list[str], tmp_path: Path, whose: str, changed: dict[str, object], said: str
+) -> None:
+    path = tmp_path / whose / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changed))
+    done = call("rehearse", *pair, site=site)
+    assert done.code == 3
+    assert said in done.err
+    assert f"where: {path}" in done.err
+    assert "next: " in done.err
+
+
 def test_a_folder_to_keep_them_in_must_be_empty(
     site: Path, pair: list[str], tmp_path: Path
 ) -> None:

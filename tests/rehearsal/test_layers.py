@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -36,6 +39,21 @@ def test_a_kind_of_layer_that_comes_late_is_reached() -> None:
     assert config["num_hidden_layers"] == 10
     assert config["layer_types"] == kinds[:10]
     assert config["windows"] == [0] * 10
+
+
+def test_a_kind_of_layer_may_be_an_object() -> None:
+    kinds = [{"kind": "linear"}] * 9 + [{"kind": "full"}] + [{"kind": "linear"}] * 30
+    assert layers.depth({"num_hidden_layers": 40, "block_configs": kinds}) == 10
+
+
+def test_a_list_of_a_hundred_thousand_kinds_takes_no_time() -> None:
+    many = 100_000
+    config: dict[str, Any] = {"num_hidden_layers": many, "kinds": list(range(many))}
+    config["block_configs"] = [{"n": n} for n in range(many)]
+    start = time.process_time()
+    layers.cut(config)
+    assert time.process_time() - start < 10  # quadratic: minutes
+    assert len(config["kinds"]) == config["num_hidden_layers"] == layers.MOST
 
 
 def test_a_period_and_leading_dense_layers_are_reached() -> None:

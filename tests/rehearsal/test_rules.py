@@ -121,6 +121,18 @@ def test_a_tower_shrinks_with_the_text_model() -> None:
     assert qwen["vision_config"]["fullatt_block_indexes"] == [1]
 
 
+def test_a_tower_of_stages_shrinks_in_each() -> None:
+    tower = {"num_heads": [4, 8], "depth": [1, 9], "ffn_dim": [64, None, 900], "dim": None}
+    made = rules.target({**models.LLAMA31_8B, "vision_config": tower}).config["vision_config"]
+    assert made == {"num_heads": [2, 2], "depth": [1, 2], "ffn_dim": [64, None, 128], "dim": None}
+
+
+def test_a_tower_beside_the_text_part_shrinks_wherever_that_is() -> None:
+    inner = copy.deepcopy(models.GEMMA3_27B)
+    made = rules.target({"model_type": "x", "thinker_config": inner}).config["thinker_config"]
+    assert made == rules.target(models.GEMMA3_27B).config
+
+
 def test_a_wrapper_that_repeats_sizes_repeats_the_twins() -> None:
     config = copy.deepcopy(models.GEMMA3_27B) | {"hidden_size": 5376, "num_hidden_layers": 62}
     twin = rules.target(config).config

@@ -19,9 +19,9 @@ from vllm_eagle3_patches.preflight.facts import integer
 from vllm_eagle3_patches.preflight.safetensors import Tensor
 from vllm_eagle3_patches.rehearsal import layers, rules
 from vllm_eagle3_patches.rehearsal.rules import Twin
+from vllm_eagle3_patches.rehearsal.values import LAYER, is_id
 
 Shape = tuple[int, ...]
-LAYER = "transformer_layer_config"  # of the speculators format
 # Tensors of Transformers' and vLLM's own formats name the one layer in three ways.
 ONE_LAYER = re.compile(r"^(?:model\.)?(?:layers\.\d+\.|midlayer\.)?")
 
@@ -48,11 +48,13 @@ def drafter(
     target: Twin,
     tensors: Mapping[str, Tensor] | None,
     parallel: int = 1,
+    where: object = None,
 ) -> DrafterTwin:
-    """The twin of a drafter for that target.
+    """The twin of a drafter for that target; `where` is the path of its config.json.
 
     Raises:
-        RefusedError: its tensors are not at hand, and its config does not tell them.
+        RefusedError: its tensors are not at hand, and its config does not tell them; or it takes
+            more aux states than the twin has layers for.
     """
     config = copy.deepcopy(dict(raw))
     notes = list(rules._drop(config))
@@ -64,7 +66,7 @@ def drafter(
             size = integer(before, key)
             if size is not None:
                 holder[key] = scaled(size, target)
-    _remap_ids(config, target)
+    _remap_ids(config, target, where)
     small, wide = _layout(config, target.text), _layout(raw, target.real)
     if tensors is None or _quantized(tensors):
         if tensors is not None:
@@ -72,11 +74,14 @@ def drafter(
         if small is None:
             raise RefusedError(
                 "the drafter's tensors are not at hand, and its config.json does not tell them",
+                where=where,
                 next="give a drafter folder that holds its safetensors files",
             )
         return DrafterTwin(config, small, False, tuple(notes))
+    known = _by_bare_name(wide or {}, small or {})
+    sizes = _values(real, layer, target)
     shapes = {
-        name: _shape(name, tensor.shape, wide or {}, small or {}, _values(real, layer, target))
+        name: _shape(tensor.shape, known.get(ONE_LAYER.sub("", name)), sizes)
         for name, tensor in tensors.items()
     }
     return DrafterTwin(config, shapes, True, tuple(notes))
@@ -89,7 +94,9 @@ def scaled(size: int, target: Twin) -> int:
     if before is None or after is None or size == before:
         return after if after is not None and size == before else size
     small = max(rules.STEP, round(size * after / before / rules.STEP) * rules.STEP)
-    return small if small != after else after + (rules.STEP if size > before else -rules.STEP)
+    if small != after:
+        return small
+    return after - rules.STEP if size < before and after > rules.STEP else after + rules.STEP
 
 
 def _shrink(
@@ -113,25 +120,32 @@ def _shrink(
     count = rules.number(real, rules.HEADS)
     if count and integer(real, "head_dim") is None and "kv_lora_rank" not in real:
         size = hidden // count
-        if layer["num_attention_heads"] * size != after:
+        if (rules.number(layer, rules.HEADS) or 1) * size != after:
             layer["head_dim"] = size
             notes.append(f"head_dim {size} written out")
 
 
-def _remap_ids(config: dict[str, Any], target: Twin) -> None:
+def _remap_ids(config: dict[str, Any], target: Twin, where: object) -> None:
     many, few = layers.count(target.real), layers.count(target.text)
     if many is None or few is None:
         return
-    holders = [config, config.get(NESTED)]
-    for holder in holders:
+    for holder in (config, config.get(NESTED)):
         for key in (KEY, "layer_ids"):
             ids = holder.get(key) if isinstance(holder, dict) else None
-            if isinstance(holder, dict) and isinstance(ids, list) and ids and _whole(ids):
-                holder[key] = list(layers.remap(ids, many, few))
-
-
-def _whole(values: list[Any]) -> bool:
-    return all(type(value) is int for value in values)
+            if not isinstance(holder, dict) or not isinstance(ids, list) or not ids:
+                continue
+            if not all(map(is_id, ids)):
+                continue
+            inside = {number for number in ids if 0 < number < many}
+            if len(inside) >= few:
+                raise RefusedError(
+                    f"`{key}` names {len(inside)} layers between the first and the last; the "
+                    f"target's twin has {few} layers, with room for {few - 1}",
+                    where=where,
+                    next="vllm-eagle3-patch check --drafter examines the pair without a twin",
+                )
+            new = layers.remap([int(number) for number in ids], many, few)
+            holder[key] = [type(old)(number) for old, number in zip(ids, new, strict=True)]
 
 
 def _quantized(tensors: Mapping[str, Tensor]) -> bool:
@@ -172,7 +186,10 @@ def _layout(config: Mapping[str, Any], target: Mapping[str, Any]) -> dict[str, S
         "midlayer.mlp.up_proj.weight": (middle, hidden),
         "midlayer.mlp.down_proj.weight": (hidden, middle),
     }
-    for name, shape in _attention(layer, hidden, heads).items():
+    attention = _attention(layer, hidden, heads)
+    if attention is None:
+        return None
+    for name, shape in attention.items():
         shapes[f"midlayer.self_attn.{name}.weight"] = shape
     if draft != vocab:
         shapes |= {"d2t": (draft,), "t2d": (vocab,)}
@@ -185,12 +202,14 @@ def _layout(config: Mapping[str, Any], target: Mapping[str, Any]) -> dict[str, S
     return shapes
 
 
-def _attention(layer: Mapping[str, Any], hidden: int, heads: int) -> dict[str, Shape]:
+def _attention(layer: Mapping[str, Any], hidden: int, heads: int) -> dict[str, Shape] | None:
     rank = integer(layer, "kv_lora_rank")
     if rank is not None:
         nope, rope, value = (
-            layer[key] for key in ("qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
+            integer(layer, key) for key in ("qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
         )
+        if nope is None or rope is None or value is None:
+            return None
         shapes: dict[str, Shape] = {
             "kv_a_proj_with_mqa": (rank + rope, 2 * hidden),
             "kv_a_layernorm": (rank,),
@@ -216,30 +235,30 @@ def _attention(layer: Mapping[str, Any], hidden: int, heads: int) -> dict[str, S
 
 
 def _values(real: Mapping[str, Any], small: Mapping[str, Any], target: Twin) -> dict[int, int]:
-    """Real size -> the twin's, for tensors that the layout does not know."""
+    """Real size -> the twin's, for tensors that the layout does not know; the largest first."""
     pairs: dict[int, int] = {}
     for key, value in real.items():
-        if type(value) is int and type(small.get(key)) is int and value > 1:
-            pairs.setdefault(value, small[key])
-    before, after = (rules.number(c, rules.HIDDEN) for c in (target.real, target.text))
-    if before and after:
-        pairs[before] = after
-    return pairs
+        after = small.get(key)
+        if type(value) is int and type(after) is int and value > 1 and after > 0:
+            pairs.setdefault(value, after)
+    before, wide = (rules.number(c, rules.HIDDEN) for c in (target.real, target.text))
+    if before and wide:
+        pairs[before] = wide
+    return dict(sorted(pairs.items(), reverse=True))
 
 
-def _shape(
-    name: str,
-    shape: Shape,
-    wide: Mapping[str, Shape],
-    small: Mapping[str, Shape],
-    values: Mapping[int, int],
-) -> Shape:
+def _by_bare_name(
+    wide: Mapping[str, Shape], small: Mapping[str, Shape]
+) -> dict[str, tuple[Shape, Shape]]:
+    """The real shape and the twin's, by the name without that of the layer."""
+    both = {name: (wide[name], small[name]) for name in reversed(list(wide)) if name in small}
+    return {ONE_LAYER.sub("", name): shapes for name, shapes in both.items()}
+
+
+def _shape(shape: Shape, known: tuple[Shape, Shape] | None, values: Mapping[int, int]) -> Shape:
     """The twin's shape of a tensor of the real files."""
-    bare = ONE_LAYER.sub("", name)
-    known = next((key for key in wide if ONE_LAYER.sub("", key) == bare), None)
-    if known is not None and len(wide[known]) == len(shape):
-        sizes = zip(shape, wide[known], small[known], strict=True)
-        return tuple(_size(size, real, twin) for size, real, twin in sizes)
+    if known is not None and len(known[0]) == len(shape):
+        return tuple(_size(*sizes) for sizes in zip(shape, *known, strict=True))
     return tuple(_by_value(size, values) for size in shape)
 
 
@@ -254,7 +273,7 @@ def _size(size: int, real: int, twin: int) -> int:
 def _by_value(size: int, values: Mapping[int, int]) -> int:
     if size in values:
         return values[size]
-    for real in sorted(values, reverse=True):
+    for real in values:
         if real >= 64 and size % real == 0:
             return size // real * values[real]
     return size

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -63,12 +64,13 @@ def depth(config: Mapping[str, Any]) -> int | None:
 
 
 def _reach(values: Sequence[Any]) -> int:
-    """How many leading entries hold every value of the list."""
-    seen: list[Any] = []
+    """How many leading entries hold every value of the list, in time linear in its length."""
+    seen: set[Any] = set()
     reach = 0
     for place, value in enumerate(values):
-        if value not in seen:
-            seen.append(value)
+        known = (json.dumps(value, sort_keys=True),) if isinstance(value, (dict, list)) else value
+        if known not in seen:
+            seen.add(known)
             reach = place + 1
     return reach
 

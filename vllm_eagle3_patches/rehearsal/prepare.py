@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vllm_eagle3_patches.errors import RefusedError, UsageError
+from vllm_eagle3_patches.errors import UsageError
 from vllm_eagle3_patches.preflight import folder as folders
 from vllm_eagle3_patches.preflight.case import Case
+from vllm_eagle3_patches.preflight.safetensors import Tensor
 from vllm_eagle3_patches.preflight.weights import look
-from vllm_eagle3_patches.rehearsal import drafter, layers, rules
+from vllm_eagle3_patches.rehearsal import bounds, drafter, layers, rules, values
 from vllm_eagle3_patches.rehearsal.drafter import DrafterTwin
 from vllm_eagle3_patches.rehearsal.rules import Twin
 
@@ -65,7 +66,7 @@ def pair(case: Case, parallel: int | None) -> Pair:
 
     Raises:
         UsageError: the target is not a folder or a cached model.
-        RefusedError: its config does not tell its size.
+        RefusedError: no small twins can be made of these configs.
     """
     if case.model is None:
         raise UsageError(
@@ -76,14 +77,32 @@ def pair(case: Case, parallel: int | None) -> Pair:
     where = folders.locate(case.model, what="model", files=folders.CONFIG)
     config = folders.read_config(where, what="model")
     many = parallel or case.serve.tensor_parallel
-    twin = rules.target(config, many)
-    if layers.count(twin.text) is None or rules.number(twin.text, rules.HIDDEN) is None:
-        raise RefusedError(
-            "config.json does not say how many layers there are, or how wide they are",
-            where=where / folders.CONFIG,
-        )
-    small = drafter.drafter(case.raw, twin, look(case.drafter).tensors, many)
+    paths = (where / folders.CONFIG, case.drafter / folders.CONFIG)
+    twin, small = twins(config, case.raw, look(case.drafter).tensors, many, paths)
     return Pair(where, config, twin, small, many)
+
+
+def twins(
+    config: Mapping[str, Any],
+    raw: Mapping[str, Any],
+    tensors: Mapping[str, Tensor] | None,
+    parallel: int = 1,
+    paths: tuple[object, object] = (None, None),
+) -> tuple[Twin, DrafterTwin]:
+    """The twins of a target's config.json and a drafter's; `paths` are those of the two files.
+
+    Raises:
+        RefusedError: a value is not what its name says, or a twin would not be small.
+    """
+    where, other = paths
+    values.target(config, where)
+    twin = rules.target(config, parallel)
+    bounds.target(twin, parallel, where)
+    values.drafter(raw, other)
+    values.tensors(tensors or {}, other)
+    small = drafter.drafter(raw, twin, tensors, parallel, other)
+    bounds.drafter(small, twin, parallel, other)
+    return twin, small
 
 
 def speculative(case: Case, place: Path) -> dict[str, Any]:
@@ -106,7 +125,7 @@ def write(pair: Pair, place: Path) -> None:
 def prompt(vocab: int) -> list[int]:
     """Token ids without meaning, none of which a tokenizer would call special: from the first
     half of the vocabulary, behind its first few hundred."""
-    first, last = min(300, vocab // 4), max(vocab // 2, 2)
+    first, last = min(300, vocab // 4), max(vocab // 2, min(vocab, 2))
     return [first + (997 * n * n + 31 * n) % max(last - first, 1) for n in range(TOKENS)]
 
 

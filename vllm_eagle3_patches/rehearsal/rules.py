@@ -76,17 +76,19 @@ def target(config: Mapping[str, Any], parallel: int = 1) -> Twin:
     twin = copy.deepcopy(dict(config))
     notes = tuple(dict.fromkeys(_drop(twin)))
     real: Mapping[str, Any] = config
-    part, parts = twin, []
+    part, parts, holders = twin, [], [twin]
     while inner := next((k for k in TEXT if isinstance(part.get(k), dict)), None):
         real, part = real[inner], part[inner]
         parts.append(inner)
+        holders.append(part)
     shrink_text(part, parallel)
     _same_at_the_top(twin, part, real)
     name = first(real, HIDDEN)
     widths = {real[name]: part[name]} if name else {}
-    for key in VISION:
-        if isinstance(twin.get(key), dict):
-            shrink_vision(twin[key], widths)
+    for holder in holders:
+        for key in VISION:
+            if isinstance(holder.get(key), dict):
+                shrink_vision(holder[key], widths)
     return Twin(twin, real, part, tuple(parts), notes)
 
 
@@ -215,13 +217,20 @@ def _vision_field(key: str, value: Any, sizes: Mapping[int, int], few: int) -> A
     if isinstance(value, dict):
         return None
     if key in layers.COUNTS:
-        return min(value, VISION_LAYERS)
+        return _at_most(VISION_LAYERS, value)
     if key in HEADS or key in KV_HEADS:
-        return min(value, few)
-    if key.endswith(MIDDLE) and isinstance(value, int):
-        return min(value, VISION_MIDDLE)
+        return _at_most(few, value)
+    if key.endswith(MIDDLE):
+        return _at_most(VISION_MIDDLE, value)
     if isinstance(value, list) and layers.names_layers(key):
         return layers.kept_ids(value, VISION_LAYERS)
     if isinstance(value, int) and not isinstance(value, bool):
         return sizes.get(value) if "size" in key or "dim" in key else None
     return None
+
+
+def _at_most(most: int, value: Any) -> Any:
+    """The number, or one for each stage of the tower; None of what is neither."""
+    if isinstance(value, list):
+        return [v if (new := _at_most(most, v)) is None else new for v in value]
+    return min(value, most) if type(value) is int else None
