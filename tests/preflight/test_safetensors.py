@@ -30,6 +30,9 @@ def test_data_is_not_read(tmp_path: Path) -> None:
     assert read(path)["a"].shape == (2**20, 2**21)
 
 
+ENDLESS = b'{"x": {"dtype": "F32", "shape": [Infinity], "data_offsets": [0, 4]}}'
+
+
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
@@ -40,6 +43,7 @@ def test_data_is_not_read(tmp_path: Path) -> None:
         ((50).to_bytes(8, "little") + b"{}", "cut short"),
         ((2).to_bytes(8, "little") + b"[]", "not as it must be"),
         ((2).to_bytes(8, "little") + b"{x", "not as it must be"),
+        (len(ENDLESS).to_bytes(8, "little") + ENDLESS, "not as it must be"),
     ],
 )
 def test_bad_files(tmp_path: Path, data: bytes, reason: str) -> None:

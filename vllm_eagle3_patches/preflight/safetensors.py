@@ -59,7 +59,7 @@ def read(path: Path) -> dict[str, Tensor]:
             if name != "__metadata__"
         }
         end = max((int(entry["data_offsets"][1]) for _, entry in tensors.values()), default=0)
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError):
+    except (ArithmeticError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         raise BadFile("no safetensors file: its header is not as it must be") from None
     if 8 + length + end > size:
         raise BadFile(f"cut short: {size} bytes of {8 + length + end}")
