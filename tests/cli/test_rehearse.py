@@ -188,8 +188,8 @@ def test_names_that_no_file_can_have(site: Path, pair: list[str], name: str) -> 
 def test_architectures_that_are_no_list(site: Path, pair: list[str], tmp_path: Path) -> None:
     odd = write_model(tmp_path / "odd", models.LLAMA31_8B | {"architectures": "LlamaForCausalLM"})
     done = call("rehearse", str(odd), *pair[1:], site=site)
-    assert done.code == 2
-    assert '`architectures` in config.json is "LlamaForCausalLM", not a list' in done.err
+    assert done.code == 3
+    assert '`architectures` is "LlamaForCausalLM"; it has to be a list' in done.err
 
 
 def test_a_command_without_its_dashes(site: Path, pair: list[str]) -> None:
