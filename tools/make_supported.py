@@ -50,7 +50,7 @@ def facts(row: survey.Row) -> dict[str, object]:
         known["gates"] = row.gates
     if row.config:
         known["config"] = row.config
-    if row.detail == survey.CLAIMED:
+    if row.detail.startswith(survey.CLAIMED):
         known["claimed"] = True
     if row.state is State.REFUSED:
         known |= {"detail": row.detail, "file": row.file}

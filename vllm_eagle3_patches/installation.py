@@ -21,9 +21,8 @@ from vllm_eagle3_patches.errors import (
     UsageError,
 )
 from vllm_eagle3_patches.interpreter import executable, same, sys_path
+from vllm_eagle3_patches.metadata import OWNED, headers, mentions_vllm
 from vllm_eagle3_patches.record import Record
-
-_OWNED = "vllm/__init__.py"
 
 
 @dataclass(frozen=True)
@@ -193,7 +192,7 @@ def _read(info: Path, named: bool, found_by: str) -> Installation | None:
     """The vLLM that this dist-info describes; None when it is of something else, or a ghost
     that an uninstall has left (no METADATA)."""
     site = info.parent
-    if not named and not _mentions_vllm(info / "RECORD"):
+    if not named and not mentions_vllm(info / "RECORD"):
         return None
     try:
         name, version = _name_and_version(info / "METADATA")
@@ -202,25 +201,25 @@ def _read(info: Path, named: bool, found_by: str) -> Installation | None:
     damage, owns = None, False
     try:
         record = Record.read(info / "RECORD")
-        owns = record.owns(_OWNED)
+        owns = record.owns(OWNED)
         damage = None if record.data.strip() else "is empty"
     except IntegrityError as error:
         damage = error.what
     # Without --ignore-installed pip first wants to uninstall, and cannot where RECORD is missing.
     reinstall = f"pip install --force-reinstall --ignore-installed --no-deps {name}=={version}"
     if owns:
-        if not _is_file(site / _OWNED):
-            what = f"{name} {version} is installed, but its {_OWNED} is gone"
+        if not _is_file(site / OWNED):
+            what = f"{name} {version} is installed, but its {OWNED} is gone"
             raise InstallationError(what, where=site, next=reinstall)
         return Installation(name, version, site, site, info, False, found_by)
     root = _checkout(info / "direct_url.json", reinstall) if named else None
     if root is not None:
-        if _is_file(root / _OWNED):
+        if _is_file(root / OWNED):
             return Installation(name, version, site, root, info, True, found_by)
         if name.lower() == "vllm":
-            what = f"{name} {version} is an editable checkout, but its {_OWNED} is gone"
+            what = f"{name} {version} is an editable checkout, but its {OWNED} is gone"
             raise InstallationError(what, where=root, next="install it again")
-    elif damage and _is_file(site / _OWNED):
+    elif damage and _is_file(site / OWNED):
         raise IntegrityError(
             f"RECORD of {name} {version} {damage.removeprefix('RECORD ')}: "
             "it cannot be told what was installed",
@@ -246,35 +245,18 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def _mentions_vllm(record: Path) -> bool:
-    try:
-        return _OWNED.encode() in record.read_bytes()
-    except OSError:
-        return False
-
-
-def _name_and_version(metadata: Path) -> tuple[str, str]:
+def _name_and_version(path: Path) -> tuple[str, str]:
     """The headers Name and Version.
 
     Raises:
         FileNotFoundError: there is no such file.
         IntegrityError: it cannot be read, or lacks one of them.
     """
-    try:
-        text = metadata.read_bytes().decode(errors="replace")
-    except (FileNotFoundError, NotADirectoryError):
-        raise FileNotFoundError(metadata) from None
-    except OSError as error:
-        raise IntegrityError(f"METADATA cannot be read: {error.strerror}", where=metadata) from None
-    headers: dict[str, str] = {}
-    for line in text.splitlines():
-        if not line:
-            break
-        key, _, value = line.partition(":")
-        headers.setdefault(key.lower(), value.strip())
-    if not headers.get("name") or not headers.get("version"):
-        raise IntegrityError("METADATA names no distribution and version", where=metadata)
-    return headers["name"], headers["version"]
+    found = headers(path)
+    name, version = (found.get(key, [""])[0] for key in ("name", "version"))
+    if not name or not version:
+        raise IntegrityError("METADATA names no distribution and version", where=path)
+    return name, version
 
 
 def _checkout(direct_url: Path, reinstall: str) -> Path | None:

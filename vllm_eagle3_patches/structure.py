@@ -12,7 +12,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from vllm_eagle3_patches import decoder, handover, registry
+from vllm_eagle3_patches import backend, decoder, handover, registry
 from vllm_eagle3_patches.errors import RefusedError
 from vllm_eagle3_patches.sources import (
     ClassSite,
@@ -241,6 +241,8 @@ def of_class(sources: Sources, top: ClassSite) -> Structure:
         RefusedError: a file is nested too deeply to be read.
     """
     try:
+        if backend.runs(sources, top):
+            return Structure(top, None, None, unread=backend.unread(sources, top))
         return _of_class(sources, top)
     except RefusedError as error:
         return Structure(top, None, None, unread=_with_place(error))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from vllm_eagle3_patches import model_types, plan, registry
 from vllm_eagle3_patches.errors import PatchError
-from vllm_eagle3_patches.gates import model_type
+from vllm_eagle3_patches.gates import interface, model_type
 from vllm_eagle3_patches.gates.base import Finding, State
 from vllm_eagle3_patches.sources import Sources
 from vllm_eagle3_patches.target import MODEL_TYPES, Request, Target, find
@@ -138,9 +138,11 @@ def _row(sources: Sources, entry: registry.Entry, version: str, patched: Patched
         targets = [target, *(_applied(sources, other, version) for other in others)]
         plan.make(sources, targets, version)
     state = State.CLOSED if closed else State.NATIVE
-    claimed = CLAIMED if any(structure.unread for structure in target.structures) else ""
+    said = [CLAIMED] if any(structure.unread for structure in target.structures) else []
+    need = interface.unmet(sources, target)
+    said += [str(need)] if need is not None else []
     rests = tuple(sorted(paths))
-    return replace(row, state=state, gates=closed, detail=claimed, rests_on=rests)
+    return replace(row, state=state, gates=closed, detail="; ".join(said), rests_on=rests)
 
 
 def _because(row: Row, refusal: Finding) -> Row:

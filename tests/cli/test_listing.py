@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from command import Done, call, rerecord, unchanged
+from fake_dist import fake_dist
 from wheels import install
 
 from vllm_eagle3_patches import survey
@@ -87,6 +88,47 @@ def test_what_only_upstream_claims_is_said_to_be_a_claim(tmp_path: Path) -> None
     assert (rows[name]["state"], rows[name]["detail"]) == ("native", survey.CLAIMED)
     assert (rows[LLAMA]["state"], rows[LLAMA]["detail"]) == ("native", "")
     assert survey.CLAIMED in call("check", "--all", site=where).out
+
+
+def test_a_transformers_too_old_for_the_backend_is_told_before_anything_is_loaded(
+    tmp_path: Path,
+) -> None:
+    name = "SmolLM3ForCausalLM"
+    site = few(tmp_path, "0.17.1", (LLAMA, name))
+    row = architectures(call("check", "--all", "--json", site=site))[name]
+    own = "this vLLM's own requirement, transformers<5,>=4.56.0, excludes it"
+    needs = "its EAGLE-3 needs transformers >= 5.0.0, "
+    assert (row["state"], row["gates"]) == ("closed", ["model-type"])
+    assert row["detail"] == f"{survey.CLAIMED}; {needs}not found beside vLLM; {own}"
+    assert row["detail"] in call("check", "--all", site=site).out
+
+    info = fake_dist(site, "transformers", "4.57.1", files={})
+    done = call("check", "--all", "--json", site=site)
+    row = architectures(done)[name]
+    assert (done.code, row["state"], row["gates"]) == (0, "refused", ["interface"])
+    assert states(done)[LLAMA] == "native"
+    with unchanged(site):
+        check, apply = (call(word, "--model", name, site=site) for word in ("check", "apply"))
+    assert (check.code, apply.code) == (3, 3)
+    [gate] = [text for text in check.out.splitlines() if " interface " in text]
+    assert gate.startswith("  refused  interface       vllm/model_executor/models/transformers/")
+    said = f"install transformers>=5.0.0 ({own}), or vLLM 0.19.1 or newer"
+    assert f"{needs}and 4.57.1 is installed: " in gate and gate.endswith(said)
+    assert said in apply.err
+
+    info.rename(info.with_name("transformers-5.0.0.dist-info"))
+    metadata = info.with_name("transformers-5.0.0.dist-info") / "METADATA"
+    metadata.write_text(metadata.read_text().replace("Version: 4.57.1", "Version: 5.0.0"))
+    row = architectures(call("check", "--all", "--json", site=site))[name]
+    assert (row["state"], row["detail"]) == ("closed", survey.CLAIMED)
+
+
+def test_what_runs_on_the_backend_before_eagle_3_came_to_it_says_so(tmp_path: Path) -> None:
+    name = "SmolLM3ForCausalLM"
+    out = call("check", "--all", site=few(tmp_path, "0.11.2", (LLAMA, name))).out
+    [row] = [text for text in out.splitlines() if name in text]
+    assert "runs on vLLM's Transformers backend" in row
+    assert "0.13.0, for transformers >= 5, which this vLLM's own requirement" in row
 
 
 def test_the_list_for_a_person(site: Path) -> None:

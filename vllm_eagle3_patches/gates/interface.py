@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import ast
 
-from vllm_eagle3_patches import decoder, handover
+from vllm_eagle3_patches import backend, decoder, handover, registry
 from vllm_eagle3_patches.gates import protocol
 from vllm_eagle3_patches.gates.aux_capture import captures
 from vllm_eagle3_patches.gates.base import Edit, Finding, State
-from vllm_eagle3_patches.sources import ClassSite, Sources, bases, find_classes
+from vllm_eagle3_patches.sources import ClassSite, Sources, bases, find_classes, owner_of
 from vllm_eagle3_patches.structure import Structure
 from vllm_eagle3_patches.target import Target
 
@@ -59,7 +59,48 @@ def inspect(sources: Sources, target: Target) -> Finding:
             state = State.CLOSED if changes is None else State.REFUSED
             detail = lack if changes is None else f"{lack}; {changes}"
             return Finding(NAME, state, site.path, site.line, detail)
-    return Finding(NAME, State.NATIVE, top.path, top.line, f"{top.name} is a {protocol.NAME}")
+    lost = _lost(sources, target)
+    if lost is not None:
+        return lost
+    need = unmet(sources, target)
+    if need is None:
+        return Finding(NAME, State.NATIVE, top.path, top.line, f"{top.name} is a {protocol.NAME}")
+    detail = f"{need.site.name} is a {protocol.NAME}; {need}"
+    if need.installed is None:
+        return Finding(NAME, State.NATIVE, top.path, top.line, detail)
+    return Finding(NAME, State.REFUSED, need.path, need.line, detail)
+
+
+def unmet(sources: Sources, target: Target) -> backend.Need | None:
+    """What a class that gets the layer ids asks for, of `transformers`, and is not seen to be
+    there: the registered class, or the language model that a config names."""
+    sites = [structure.top for structure in target.structures] + _languages(sources, target)
+    needs = (backend.need(sources, site) for site in sites)
+    return next((need for need in needs if need is not None), None)
+
+
+def _languages(sources: Sources, target: Target) -> list[ClassSite]:
+    """The classes of the language model that a config names."""
+    entry = registry.read(sources).get(target.language) if target.language is not None else None
+    return registry.classes(sources, entry) if entry is not None else []
+
+
+def _lost(sources: Sources, target: Target) -> Finding | None:
+    """A wrapper that sets the layer ids on the decoder of its language model: a decoder of the
+    Transformers backend does not look there (LLaVA, 0.17.1), and is no `EagleModelMixin`, which
+    the protocol's default asserts once the model is loaded (0.18.0 on)."""
+    for site in (s for s in _languages(sources, target) if backend.runs(sources, s)):
+        for top in (structure.top for structure in target.structures):
+            owner = owner_of(sources, top, protocol.SETTER)
+            setter = owner.method(protocol.SETTER) if owner is not None else None
+            if owner is None or setter is None or f".{protocol.SETTER}(" in ast.unparse(setter):
+                continue
+            detail = (
+                f"{top.name} sets the layer ids on a decoder of vLLM's own; its language model, "
+                f"{site.name}, runs on the Transformers backend and would not take them"
+            )
+            return Finding(NAME, State.REFUSED, owner.path, setter.lineno, detail)
+    return None
 
 
 def edits(sources: Sources, target: Target) -> list[Edit]:
