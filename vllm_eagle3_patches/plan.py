@@ -63,12 +63,20 @@ def edits_for(sources: Sources, target: Target, gates: Collection[str] = NAMES) 
     return edits
 
 
-def _edits(gate: Gate, sources: Sources, target: Target) -> list[Edit]:
-    """Raises RefusedError: the gate cannot name its edits."""
+def _edits(gate: Gate, sources: Sources, target: Target) -> tuple[Edit, ...]:
+    """The gate's edits, kept with the view as its finding is.
+
+    Raises:
+        RefusedError: the gate cannot name them.
+    """
+    key = ("edits", gate.NAME, target)
     try:
-        return gate.edits(sources, target)
+        if key not in sources.memo:
+            sources.memo[key] = tuple(gate.edits(sources, target))
     except RecursionError:
         raise RefusedError("a file of the target is nested too deeply to be read") from None
+    found: tuple[Edit, ...] = sources.memo[key]
+    return found
 
 
 def verified(
