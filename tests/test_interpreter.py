@@ -3,13 +3,16 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from command import lay
 
 from vllm_eagle3_patches import interpreter
 from vllm_eagle3_patches.errors import InstallationError, UsageError
-from vllm_eagle3_patches.interpreter import executable, same, sys_path
+from vllm_eagle3_patches.installation import Installation, find
+from vllm_eagle3_patches.interpreter import executable, of, same, sys_path
 
 
 def script(path: Path, text: str) -> Path:
@@ -112,3 +115,28 @@ def test_sys_path_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(InstallationError, match=r"did not answer within 0\.5 s"):
         sys_path(exe)
     assert time.monotonic() - start < 10
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Callable[[str], Installation]:
+    def at(folder: str) -> Installation:
+        (tmp_path / "bin").mkdir(exist_ok=True)
+        (tmp_path / "bin" / "python3").symlink_to(sys.executable)
+        return find(site_packages=str(lay(tmp_path / folder)))
+
+    return at
+
+
+def test_an_installation_is_run_by_its_own_environment(
+    installed: Callable[[str], Installation], tmp_path: Path
+) -> None:
+    assert of(installed("lib/python3.12")) == tmp_path / "bin" / "python3"
+
+
+def test_a_program_that_happens_to_lie_above_is_not_its_own(
+    installed: Callable[[str], Installation], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`/opt/site-packages` has nothing to do with `/bin/python`, though PYTHONPATH leads there."""
+    found = installed("opt/vllm")
+    monkeypatch.setenv("PYTHONPATH", str(found.root))
+    assert of(found) == Path(sys.executable)

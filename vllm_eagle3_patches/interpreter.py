@@ -82,8 +82,8 @@ def sys_path(exe: Path) -> list[str]:
 def of(installation: Installation, python: str | None = None) -> Path:
     """The interpreter that runs an installation: `python`, else the one whose path has it.
 
-    A folder given by --site-packages may be on no interpreter's path: then that of the virtual
-    environment it lies in, else this one.
+    A folder given by --site-packages may be on no interpreter's path: then that of the
+    environment it lies in (`ENV/lib/python3.12/site-packages`), else this one.
 
     Raises:
         UsageError: `python` is no program.
@@ -92,9 +92,11 @@ def of(installation: Installation, python: str | None = None) -> Path:
 
     if python is not None:
         return executable(python)
-    own = installation.site_packages.parents
-    names = [str(folder / "bin" / "python") for folder in own[:3]]
-    names += [sys.executable]
+    names = []
+    versioned, lib, environment = [*installation.site_packages.parents, *[Path("/")] * 3][:3]
+    if versioned.name.startswith("python") and lib.name.startswith("lib"):
+        names += [str(environment / "bin" / name) for name in ("python", "python3")]
+    names.append(sys.executable)
     if variable := os.environ.get("VIRTUAL_ENV"):
         names.append(f"{variable}/bin/python")
     names.append("python3")
