@@ -821,7 +821,7 @@ CONFIGS: dict[str, tuple[bytes | object, str]] = {
     "null": (None, "not a JSON object"),
     "without architectures": ({"model_type": "bert"}, "no `architectures`"),
     "without anything": ({}, "no `architectures`"),
-    "no list": ({"architectures": "DeepseekV3ForCausalLM"}, "no `architectures`"),
+    "no list": ({"architectures": "DeepseekV3ForCausalLM"}, "not a list of names"),
     "an empty list": ({"architectures": []}, "no `architectures`"),
     "numbers": ({"architectures": [1], "model_type": 2}, "no `architectures`"),
     "null values": ({"architectures": None, "model_type": None}, "no `architectures`"),
