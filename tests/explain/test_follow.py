@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 from command import TOOL
@@ -67,11 +68,16 @@ def test_returns_when_the_server_is_up(
     tmp_path: Path, servers: list[subprocess.Popen[bytes]]
 ) -> None:
     path = tmp_path / "server.log"
-    path.write_text("".join(f"{line}\n" for line in LOADING))  # what the first look sees
-    serve(servers, path, healthy(FORM).lines())
-    code, out, err = run(path)
-    assert (code, out.splitlines()[0]) == (0, "the server is up after 4 min 30 s")
-    assert "loading the target" in err
+    lines = [*LOADING, *healthy(FORM).lines()]
+    path.write_text("".join(f"{line}\n" for line in lines[:-5]))
+    command = [*TOOL, "explain", "--follow", str(path)]
+    with subprocess.Popen(command, stdout=PIPE, stderr=PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert "loading the target" in process.stderr.readline()
+        serve(servers, path, lines[-5:])
+        out, _ = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0
+    assert out.splitlines()[0] == "the server is up after 4 min 30 s"
     assert servers[0].poll() is None
 
 
