@@ -57,6 +57,34 @@ def test_a_usage_error_is_json_where_json_is_asked_for(words: list[str]) -> None
     assert "error: " in done.err
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["check", "--js", "--frobnicate"],
+        ["check", "--json=1"],
+        ["rehearse", "--json", "vllm", "serve", "M", "--speculative-config", "{}"],
+    ],
+    ids=" ".join,
+)
+def test_json_in_whatever_form_it_is_asked_for(words: list[str]) -> None:
+    done = call(*words)
+    assert (done.code, done.json["exit"], done.json["command"]) == (2, 2, words[0])
+
+
+def test_a_command_of_ones_own_may_ask_for_json_itself(site: Path) -> None:
+    """What stands behind `--` is not for us."""
+    done = call("check", "--frobnicate", "--", "vllm", "serve", "M", "--json", site=site)
+    assert (done.code, done.out) == (2, "")
+
+
+def test_a_full_disk_behind_what_is_said_of_the_usage() -> None:
+    words = ["check", "--frobnicate", "--json"]
+    done = run(*words, tool=["sh", "-c", 'exec "$@" >/dev/full', "sh", *TOOL])
+    assert done.code == 6
+    assert "cannot be written" in done.err
+    assert "Traceback" not in done.err
+
+
 def test_help_names_every_command_and_exit_code() -> None:
     done = run("--help")
     assert (done.code, done.err) == (0, "")

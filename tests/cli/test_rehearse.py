@@ -198,6 +198,16 @@ def test_a_command_without_its_dashes(site: Path, pair: list[str]) -> None:
     assert "vllm-eagle3-patch rehearse -- vllm serve" in done.err
 
 
+@pytest.mark.parametrize("which", ["target", "drafter"])
+def test_a_config_that_is_a_pipe_is_not_waited_for(site: Path, pair: list[str], which: str) -> None:
+    path = Path(pair[0 if which == "target" else 2]) / "config.json"
+    path.unlink()
+    os.mkfifo(path)
+    done = call("rehearse", *pair, site=site)
+    assert done.code == 2
+    assert "is not a file" in done.err
+
+
 def test_a_reader_that_goes_away_is_no_success(site: Path, pair: list[str]) -> None:
     words = [*TOOL, "rehearse", *pair, "--site-packages", str(site)]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -208,6 +218,16 @@ def test_a_reader_that_goes_away_is_no_success(site: Path, pair: list[str]) -> N
     assert process.returncode == 6
     assert b"nobody reads" in said
     assert b"Traceback" not in said
+
+
+def test_a_config_that_does_not_name_the_architecture(
+    site: Path, pair: list[str], tmp_path: Path
+) -> None:
+    config = {k: v for k, v in models.LLAMA31_8B.items() if k != "architectures"}
+    bare = write_model(tmp_path / "bare", config)
+    done = call("rehearse", str(bare), *pair[1:], site=site)
+    assert done.code == 2
+    assert "--model" not in done.err
 
 
 def test_two_models_are_no_command(site: Path, pair: list[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,12 @@ def test_a_file_that_stops_vllm(tmp_path: Path, name: str, text: str | None, wor
     (finding,) = serve("0.18.0", "m", "--config", path).findings
     assert (finding.cls, finding.severity.value) == ("argument", "error")
     assert word in finding.detail
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "c.yaml")
+    (finding,) = serve("0.18.0", "m", "--config", tmp_path / "c.yaml").findings
+    assert "is not a file" in finding.detail
 
 
 def test_no_file_and_two_files(file: Path) -> None:

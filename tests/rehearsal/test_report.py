@@ -138,6 +138,20 @@ def test_an_exception_is_read_as_explain_reads_it() -> None:
     assert found.as_json()["cause"]["class"] == "interface"
 
 
+def test_an_interpreter_that_does_not_get_as_far_as_vllm() -> None:
+    log = b"Traceback (most recent call last):\nModuleNotFoundError: No module named 'torch'\n"
+    found = diagnosis.of(Outcome([], log), failed(stages.CONFIGS, raised=True))
+    assert found.fix is not None and "--python EXE" in found.fix
+
+
+def test_what_the_log_says_stands_beside_what_the_stage_says() -> None:
+    whole = rehearsal(models.LLAMA31_8B, results(interface=FAILED))
+    result = replace(failed(stages.INTERFACE), detail="an error")
+    log = f"{ARGUMENTS}\n{INTERFACE}".encode()
+    found = replace(whole, diagnosis=diagnosis.of(Outcome([], log), result))
+    assert any("said  Model does not support EAGLE3" in text for text in report.lines(found))
+
+
 @pytest.mark.parametrize("stage", [stages.ENTRY, stages.REFERENCE])
 def test_wrong_states_are_a_matter_of_the_capture(stage: str) -> None:
     """Whatever else stands in the log."""

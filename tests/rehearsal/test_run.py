@@ -216,6 +216,8 @@ def test_the_environment_keeps_vllm_apart(tmp_path: Path, monkeypatch: pytest.Mo
     for name in ("VLLM_CACHE_ROOT", "HF_HOME", "TORCHINDUCTOR_CACHE_DIR", "XDG_CACHE_HOME",
                  "TMPDIR"):  # fmt: skip
         assert Path(made[name]).is_relative_to(tmp_path), name
+    assert len(made["VLLM_RPC_BASE_PATH"]) + 40 < 107, "a socket's path may not be longer"
+    assert (tmp_path / made["VLLM_RPC_BASE_PATH"]).is_dir()
     assert made["HF_HUB_OFFLINE"] == made["PYTHONDONTWRITEBYTECODE"] == "1"
     assert not {"PYTHONHOME", "VLLM_TORCH_PROFILER_DIR"} & made.keys()
 
@@ -231,6 +233,20 @@ def test_no_space_says_where_and_what_to_do(
         raise OSError(errno.ENOSPC, "No space left on device", "some file")
     assert raised.value.where == str(kept or tmp_path)
     assert (kept is not None and kept.is_dir()) or not list(tmp_path.iterdir())
+
+
+def test_a_temporary_folder_that_cannot_be_used_is_not_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "missing"))
+    with pytest.raises(WriteError, match="TMPDIR cannot be written"), run.folder(None):
+        pass
+
+
+def test_a_detail_is_one_line_that_does_not_speak_to_the_terminal(tmp_path: Path) -> None:
+    said = {**passed(stages.CONFIGS), "detail": "model_type a\x1b[31mb\nc"}
+    found, _ = outcome(tmp_path, [said, END])
+    assert found.results[1].detail == "model_type a?[31mb c"
 
 
 def test_more_processes_than_the_machine_has_are_refused(tmp_path: Path) -> None:

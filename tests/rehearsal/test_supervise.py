@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,16 @@ sys.path.insert(0, sys.argv[2])
 from vllm_eagle3_patches.rehearsal.inside import alive
 from pathlib import Path
 alive.end_with_parent(Path(sys.argv[1]))
-print("ready", flush=True)
+from multiprocessing import shared_memory
+held = shared_memory.SharedMemory(create=True, size=100)
+print("ready", held.name, flush=True)
+time.sleep(600)
+"""
+SHARING = """
+import time
+from multiprocessing import shared_memory
+held = [shared_memory.SharedMemory(create=True, size=size) for size in (100, 100_000)]
+print(*(one.name for one in held), flush=True)
 time.sleep(600)
 """
 PARENT = """
@@ -93,13 +103,52 @@ def test_a_child_that_ended_leaves_no_grandchild(tmp_path: Path) -> None:
     until(lambda: gone(pid))
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_to_end_goes_the_way_of_ctrl_c(number: signal.Signals) -> None:
-    before = signal.getsignal(number)
+NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@pytest.fixture
+def handlers() -> Iterator[None]:
+    """Those of this process, as they were."""
+    before = {number: signal.getsignal(number) for number in NUMBERS}
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a background job
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_a_signal_to_end_goes_the_way_of_ctrl_c_and_the_next_ones_change_nothing(
+    handlers: None, number: signal.Signals
+) -> None:
     with pytest.raises(KeyboardInterrupt), supervise.signals():
         os.kill(os.getpid(), number)
         time.sleep(5)
-    assert signal.getsignal(number) is before
+    for other in NUMBERS:  # while the process ends
+        os.kill(os.getpid(), other)
+
+
+def test_handlers_are_put_back_where_no_signal_came(handlers: None) -> None:
+    before = [signal.getsignal(number) for number in NUMBERS]
+    with supervise.signals():
+        assert [signal.getsignal(number) for number in NUMBERS] != before
+    assert [signal.getsignal(number) for number in NUMBERS] == before
+
+
+def test_what_is_ignored_stays_ignored(handlers: None) -> None:
+    """`nohup`."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with supervise.signals():
+        os.kill(os.getpid(), signal.SIGHUP)
+
+
+def test_shared_memory_goes_with_those_who_held_it(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    words = [sys.executable, "-c", SHARING]
+    with supervise.child(words, dict(os.environ), tmp_path, log):
+        until(lambda: log.exists() and log.read_text().endswith("\n"))
+        names = [Path("/dev/shm", name.lstrip("/")) for name in log.read_text().split()]
+        assert names and all(name.exists() for name in names)
+    assert not any(name.exists() for name in names)
 
 
 @pytest.mark.parametrize(("name", "stays"), [(f"{TEMPORARY}x", False), ("kept", True)])
@@ -111,7 +160,9 @@ def test_the_child_ends_when_its_parent_is_killed(tmp_path: Path, name: str, sta
     parent = subprocess.Popen([sys.executable, "-c", PARENT, str(place), *inner], env=env)
     try:
         log = place / "log"
-        until(lambda: log.exists() and "ready" in log.read_text())
+        until(lambda: log.exists() and log.read_text().endswith("\n"))
+        segment = Path("/dev/shm", log.read_text().split()[1].lstrip("/"))
+        assert segment.exists()
         children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()
     finally:
         parent.kill()
@@ -119,6 +170,7 @@ def test_the_child_ends_when_its_parent_is_killed(tmp_path: Path, name: str, sta
     assert children
     until(lambda: all(gone(int(pid)) for pid in children))
     until(lambda: place.exists() == stays)
+    until(lambda: not segment.exists())
 
 
 def test_events_come_in_whole_lines(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import argparse
 import atexit
 import gc
 import json
+import re
 import signal
 import sys
 from collections.abc import Sequence
@@ -38,11 +39,22 @@ class _Parser(argparse.ArgumentParser):
     given: ClassVar[Sequence[str]] = ()
 
     def error(self, message: str) -> NoReturn:
-        if "--json" in self.given:
-            command = next((word for word in self.given if word in COMMANDS), None)
-            what = {"what": message, "where": None, "next": f"{self.prog} --help"}
-            print(json.dumps({"schema": 1, "command": command, "exit": 2, "error": what}))
+        if _wants_json(self.given):
+            _usage(self.given, message, f"{self.prog} --help")
         super().error(message)
+
+
+def _wants_json(words: Sequence[str]) -> bool:
+    """Whether `--json` is among the words, in a form that argparse takes for it."""
+    own = words[: list(words).index("--")] if "--" in words else words
+    return any(re.match(r"--j(s(on?)?)?(=|$)", word) for word in own)
+
+
+def _usage(words: Sequence[str], what: str, following: str) -> None:
+    """A usage error as a JSON object."""
+    command = next((word for word in words if word in COMMANDS), None)
+    error = {"what": what, "where": None, "next": following}
+    print(json.dumps({"schema": 1, "command": command, "exit": 2, "error": error}))
 
 
 class _Version(argparse.Action):
@@ -97,32 +109,31 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; returns its exit code (2 for usage errors, as argparse does)."""
     output.prepare()
     words = sys.argv[1:] if argv is None else list(argv)
-    typed = check.retyped(words)
-    if typed is not None:
-        error = UsageError("put -- before the command of your own", next=typed)
-        print(f"vllm-eagle3-patch: error: {error}", file=sys.stderr)
-        return error.exit
-    _Parser.given = words
-    args = parser().parse_args(words)
     collecting = gc.isenabled()
     # A short run, and syntax trees hold no cycles. Looking for some now, and once more at the end
     # of the process, would take a third of the time of `check`.
     gc.disable()
     atexit.register(gc.freeze)
+    args = argparse.Namespace(command=None, json=_wants_json(words))
     try:
-        code = _run(args)
-        if sys.stdout is not None:  # it is where it was closed from the start
-            sys.stdout.flush()
-        return code
+        try:
+            typed = check.retyped(words)
+            if typed is not None:
+                return _without_dashes(words, typed)
+            _Parser.given = words
+            args = parser().parse_args(words)
+            return _run(args)
+        finally:
+            if sys.stdout is not None:  # it is where it was closed from the start
+                sys.stdout.flush()
     except BrokenPipeError:
         output.discard()
         return 0
     except OSError as error:  # of standard output itself
         output.discard()
-        failure = WriteError(
-            f"the answer cannot be written: {error.strerror or error}",
-            next="the command itself may have done its work: run vllm-eagle3-patch check",
-        )
+        failure = WriteError(f"the answer cannot be written: {error.strerror or error}")
+        if args.command in ("apply", "revert"):
+            failure.next = "it may have done its work: run vllm-eagle3-patch check"
         print(f"vllm-eagle3-patch: error: {failure}", file=sys.stderr)
         return WriteError.exit
     except KeyboardInterrupt:
@@ -131,6 +142,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     finally:
         if collecting:
             gc.enable()
+
+
+def _without_dashes(words: Sequence[str], typed: str) -> int:
+    error = UsageError("put -- before the command of your own", next=typed)
+    if _wants_json(words):
+        _usage(words, error.what, typed)
+    print(f"vllm-eagle3-patch: error: {error}", file=sys.stderr)
+    return error.exit
 
 
 def _run(args: argparse.Namespace) -> int:

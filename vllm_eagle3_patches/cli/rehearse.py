@@ -38,7 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--drafter", metavar="D", help="an EAGLE-3 drafter: folder or cached id")
     parser.add_argument("--serve-args", metavar="ARGS", help="options you give to `vllm serve`")
     parser.add_argument(
-        "--tensor-parallel-size", type=_positive, metavar="N", help="GPUs to use (default: 1)"
+        "--tensor-parallel-size", type=_size, metavar="N", help="GPUs to use (default: 1)"
     )
     parser.add_argument(
         "--enforce-eager", action="store_true", help="without torch.compile and CUDA graphs"
@@ -80,12 +80,18 @@ def _execute(args: argparse.Namespace) -> int:
     keep = _keep(args.keep)
     words: Sequence[str] = args.words
     args.model = words[0] if len(words) == 1 else None
+    if args.model == "":
+        raise UsageError("MODEL is empty", next=EXAMPLE)
     found, case = common.examined(args, words if len(words) > 1 else [])
     if args.tensor_parallel_size is not None:
         run.can_be_parallel(found, args.tensor_parallel_size)
     pair = prepare.pair(case, args.tensor_parallel_size or 1)
     args.model = str(pair.folder)
-    wanted = common.request(args)
+    try:
+        wanted = common.request(args)
+    except UsageError as problem:
+        problem.next = "complete the model's config.json: a twin is made of nothing else"
+        raise
     contents = _contents(args, found, wanted)
     context = case.context(Sources(found.root, contents), found.version, wanted)
     rehearsed = replace(
@@ -104,11 +110,10 @@ def _execute(args: argparse.Namespace) -> int:
     return rehearsed.exit
 
 
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise ValueError
-    return number
+def _size(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 on")
+    return int(text)
 
 
 def _keep(name: str | None) -> Path | None:

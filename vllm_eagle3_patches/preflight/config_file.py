@@ -64,6 +64,8 @@ def _load(name: str) -> dict[str, Any] | None:
         raise _Unusable(f"{WORD} wants a .yaml or .yml file, not {name}")
     yaml = _yaml()
     try:
+        if Path(name).exists() and not Path(name).is_file():  # a pipe would be waited for
+            raise _Unusable(f"{WORD} {name} is not a file")
         with Path(name).open("rb") as file:
             text = file.read(MAX_FILE)
     except OSError as problem:

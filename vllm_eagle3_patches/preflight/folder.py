@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,10 @@ def read_config(folder: Path, *, what: str) -> dict[str, Any]:
     """
     path = folder / CONFIG
     try:
-        size = path.stat().st_size
+        status = path.stat()
+        size = status.st_size
+        if not stat.S_ISREG(status.st_mode):  # a pipe would be waited for, a device never ends
+            raise UsageError(f"the {what}'s config.json is not a file", where=path)
         if size > MAX_CONFIG:
             raise UsageError(f"config.json is {size} bytes; no model's is that large", where=path)
         data = path.read_bytes()

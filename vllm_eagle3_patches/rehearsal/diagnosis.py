@@ -32,6 +32,10 @@ SHOWN = {
         "vLLM's model computes other states than the model's authors: do not serve with it",
     ),
 }
+NO_IMPORT = (
+    "this interpreter does not get as far as vLLM: name that of the environment in which vLLM "
+    "runs with --python EXE, or mend it there: EXE -c 'import vllm'"
+)
 KILLED = (
     "someone else killed it, most likely the system for want of memory: free some (a rehearsal on "
     "a CPU holds up to 3 GiB), or look at `dmesg`"
@@ -76,6 +80,9 @@ def of(outcome: Outcome, failed: Result) -> Diagnosis:
     scanner = Scanner()
     scanner.read(io.BytesIO(outcome.log))
     found = explaining.report(scanner.story)
+    in_imports = failed.stage == stages.CONFIGS and not outcome.facts
+    if in_imports and (found.cause is None or found.cause.kind == "unknown"):
+        return Diagnosis("runtime", failed.detail, NO_IMPORT, False, None)
     if found.cause is None or not scanner.story.recognised:
         return Diagnosis("runtime", failed.detail, kept, False, None)
     return Diagnosis(found.cause.kind, found.cause.message, found.fix, found.apply, found)

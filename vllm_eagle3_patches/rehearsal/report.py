@@ -151,7 +151,7 @@ def lines(found: Rehearsal) -> Iterator[str]:
     """What is printed when the stages are over."""
     yield ""
     if found.diagnosis is not None:
-        yield from _failure(found.diagnosis)
+        yield from _failure(found.diagnosis, found.outcome.failed)
     if found.findings or found.unseen:
         yield "  of the real pair, check says:"
         for finding in found.findings:
@@ -172,8 +172,11 @@ def _wrapped(text: str, first: str = "    - ") -> list[str]:
     return textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent="      ")
 
 
-def _failure(diagnosis: Diagnosis) -> Iterator[str]:
+def _failure(diagnosis: Diagnosis, failed: Result | None) -> Iterator[str]:
     yield f"  class {diagnosis.kind}"
+    said = " ".join(diagnosis.message.split())
+    if failed is not None and said[:80] not in failed.detail:
+        yield f"  said  {said if len(said) < 400 else f'{said[:400]}…'}"
     if diagnosis.report is not None:
         if diagnosis.report.what:
             yield f"  why   {diagnosis.report.what}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -34,6 +35,7 @@ DROPPED = (
     *("VLLM_DP_RANK_LOCAL", "HF_MODULES_CACHE", "HF_HUB_CACHE", "HF_DATASETS_CACHE"),
     *("HUGGINGFACE_HUB_CACHE", "TRANSFORMERS_CACHE", "PYTORCH_TRANSFORMERS_CACHE"),
 )
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")  # would speak to the terminal
 IMPORT_LIMIT = 300.0
 ROOM = 2  # GB that twins and caches take at most, in words for a person
 
@@ -83,6 +85,9 @@ def folder(keep: Path | None) -> Iterator[Path]:
     Raises:
         WriteError: what is done inside fails because the disk is full.
     """
+    named = os.environ.get("TMPDIR")
+    if keep is None and named and not os.access(named, os.W_OK | os.X_OK):
+        raise WriteError("TMPDIR cannot be written", where=named, next="name another: TMPDIR=…")
     # Not mkdtemp: a signal that comes as it returns would leave the folder.
     made = keep or Path(tempfile.gettempdir(), f"{TEMPORARY}{secrets.token_hex(8)}")
     try:
@@ -130,7 +135,7 @@ def environment(
         "VLLM_ALLOW_INSECURE_SERIALIZATION": 1,
         "PYTHONDONTWRITEBYTECODE": 1,
         "TMPDIR": state / "tmp",
-        "VLLM_RPC_BASE_PATH": state / "tmp",
+        "VLLM_RPC_BASE_PATH": "state/tmp",  # from where they run: a socket's path has 107 bytes
         "VLLM_HOST_IP": "127.0.0.1",
         "GLOO_SOCKET_IFNAME": "lo",
         "NCCL_SOCKET_IFNAME": "lo",
@@ -149,7 +154,7 @@ def no_room(place: Path, what: str) -> WriteError:
     return WriteError(
         what,
         where=place.parent if place.name.startswith(TEMPORARY) else place,
-        next=f"free some {ROOM} GB there, or name another folder: TMPDIR=… or --keep …",
+        next=f"free {ROOM} GB (and inodes) there, or name another folder: TMPDIR=… or --keep …",
     )
 
 
@@ -308,7 +313,8 @@ class _Follow:
 
     def settle(self, stage: str, state: str, detail: str, facts: dict[str, Any]) -> None:
         result = self.results[stage]
-        result.state, result.detail, result.facts = state, detail, facts
+        result.state, result.facts = state, facts
+        result.detail = CONTROL.sub("?", " ".join(detail.split()))
         result.seconds = time.monotonic() - self.since
         self.since = time.monotonic()
         self.tell(result)

@@ -17,6 +17,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from vllm_eagle3_patches.rehearsal.inside import shared
+
 HELD = re.compile(r"^Rss(?:Anon|Shmem):\s+(\d+) kB", re.MULTILINE)
 
 
@@ -42,9 +44,11 @@ class Child:
 
     def kill(self) -> None:
         """The whole group, whether the child itself is still there or not."""
+        held = shared.held(self.process.pid)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
+        shared.remove(held)
         if self.process.stdin is not None:
             with contextlib.suppress(OSError):
                 self.process.stdin.close()
@@ -67,14 +71,15 @@ class Terminated(KeyboardInterrupt):
 @contextlib.contextmanager
 def signals() -> Iterator[None]:
     """SIGTERM and SIGHUP end a rehearsal as Ctrl-C does: with everything cleaned up, whatever
-    signals come meanwhile.  What this process was started to ignore (`nohup`) it ignores."""
+    signals come from then on.  What this process was started to ignore (`nohup`) it ignores."""
 
     def end(number: int, _: FrameType | None) -> None:
         for each in before:
             signal.signal(each, signal.SIG_IGN)
+        before.clear()  # to the end of the process, whose status is to be ours
         raise Terminated(number)
 
-    before = {}
+    before: dict[int, Any] = {}
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) == signal.SIG_IGN:
             continue
@@ -85,8 +90,8 @@ def signals() -> Iterator[None]:
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for each, handler in before.items():
+            signal.signal(each, handler)
 
 
 class Events:
@@ -111,10 +116,7 @@ def memory(group: int) -> int:
     """Bytes that the processes of a group hold now; pages of files, which the system can take
     back, are not counted."""
     total = 0
-    for entry in Path("/proc").iterdir() if Path("/proc").is_dir() else ():
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError, ValueError, IndexError):
-                fields = (entry / "stat").read_text().rpartition(")")[2].split()
-                if int(fields[2]) == group:
-                    total += sum(map(int, HELD.findall((entry / "status").read_text()))) * 1024
+    for process in shared.processes(group):
+        with contextlib.suppress(OSError):
+            total += sum(map(int, HELD.findall((process / "status").read_text()))) * 1024
     return total

@@ -10,6 +10,8 @@ import threading
 import time
 from pathlib import Path
 
+from vllm_eagle3_patches.rehearsal.inside import shared
+
 TEMPORARY = "vllm-eagle3-rehearsal-"
 
 
@@ -18,7 +20,9 @@ def _end(folder: Path) -> None:
     group = os.getpgrp()
     if os.fork() == 0:
         os.setsid()
+        held = shared.held(group)
         os.killpg(group, signal.SIGKILL)
+        shared.remove(held)
         for _ in range(5):
             if folder.name.startswith(TEMPORARY):  # and not what the user wants to keep
                 shutil.rmtree(folder, ignore_errors=True)

@@ -42,7 +42,10 @@ def main(path: str) -> None:
     except BaseException as error:
         traceback.print_exc()
         sys.stderr.flush()
-        events.failed(None, f"{type(error).__name__}: {error}"[:2000], raised=True)
+        said = f"{type(error).__name__}: {error}"[:2000]
+        if isinstance(error, SystemExit):  # its words are in the log
+            said = "vLLM's parser refuses the command's options"
+        events.failed(None, said, raised=True)
         code = 1
     events.send("end", code=code)
 
