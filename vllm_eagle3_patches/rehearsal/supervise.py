@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
 import signal
 import subprocess
@@ -17,7 +16,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from vllm_eagle3_patches.rehearsal.inside import shared
+from vllm_eagle3_patches.rehearsal.inside import group
 
 HELD = re.compile(r"^Rss(?:Anon|Shmem):\s+(\d+) kB", re.MULTILINE)
 
@@ -44,11 +43,8 @@ class Child:
 
     def kill(self) -> None:
         """The whole group, whether the child itself is still there or not."""
-        held = shared.held(self.process.pid)
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.process.pid, signal.SIGKILL)
+        group.kill(self.process.pid)
         self.process.wait()
-        shared.remove(held)
         if self.process.stdin is not None:
             with contextlib.suppress(OSError):
                 self.process.stdin.close()
@@ -112,11 +108,11 @@ class Events:
             yield json.loads(line)
 
 
-def memory(group: int) -> int:
+def memory(leader: int) -> int:
     """Bytes that the processes of a group hold now; pages of files, which the system can take
     back, are not counted."""
     total = 0
-    for process in shared.processes(group):
+    for process in group.processes(leader):
         with contextlib.suppress(OSError):
             total += sum(map(int, HELD.findall((process / "status").read_text()))) * 1024
     return total

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import sys
 import threading
 import time
 from pathlib import Path
 
-from vllm_eagle3_patches.rehearsal.inside import shared
+from vllm_eagle3_patches.rehearsal.inside import group
 
 TEMPORARY = "vllm-eagle3-rehearsal-"
 
 
 def _end(folder: Path) -> None:
     """From a process outside the group: what is being killed cannot clean up behind itself."""
-    group = os.getpgrp()
+    own = os.getpgrp()
     if os.fork() == 0:
         os.setsid()
-        held = shared.held(group)
-        os.killpg(group, signal.SIGKILL)
-        shared.remove(held)
+        group.kill(own)
         for _ in range(5):
             if folder.name.startswith(TEMPORARY):  # and not what the user wants to keep
                 shutil.rmtree(folder, ignore_errors=True)
