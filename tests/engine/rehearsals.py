@@ -49,7 +49,7 @@ FAULTS = {
     "unknown-key": (DRAFTER, SHAPES, speculative(bogus=1), ("configs", "argument")),
     "two-states": (DRAFTER, published.tensors(DRAFTER, LLAMA, states=2), [], (BUILT, "aux-shape")),
     "id-out-of-range": (ids(2, 16, 40), SHAPES, [], (FIRST, "aux-shape")),
-    "unknown-option": (DRAFTER, SHAPES, ["--serve-args", "--bogus"], ("configs", "argument")),
+    "unknown-option": (DRAFTER, SHAPES, ["--serve-args=--bogus"], ("configs", "argument")),
     "draft-tensor-parallel": (
         DRAFTER,
         SHAPES,

@@ -26,7 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--all", action="store_true", help="list every architecture of this vLLM with its state"
     )
     parser.add_argument("--drafter", metavar="D", help="an EAGLE-3 drafter: folder or cached id")
-    parser.add_argument("--serve-args", metavar="ARGS", help="options you give to `vllm serve`")
+    parser.add_argument("--serve-args", metavar="ARGS", help="of vllm serve: --serve-args='--a 1'")
     parser.add_argument(
         "command_line",
         nargs="*",

@@ -36,7 +36,7 @@ EXIT_CODES = (
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = f"{parser.description} {EXIT_CODES}"
     parser.add_argument("--drafter", metavar="D", help="an EAGLE-3 drafter: folder or cached id")
-    parser.add_argument("--serve-args", metavar="ARGS", help="options you give to `vllm serve`")
+    parser.add_argument("--serve-args", metavar="ARGS", help="of vllm serve: --serve-args='--a 1'")
     parser.add_argument(
         "--tensor-parallel-size", type=_size, metavar="N", help="GPUs to use (default: 1)"
     )
