@@ -14,7 +14,7 @@ import ast
 from dataclasses import dataclass
 
 from vllm_eagle3_patches import metadata
-from vllm_eagle3_patches.sources import ClassSite, Sources, bases
+from vllm_eagle3_patches.sources import ClassSite, Sources, bases, owner_of
 
 FOLDER = "vllm/model_executor/models/transformers"
 PROTOCOL, SETTER = "SupportsEagle3", "set_aux_hidden_state_layers"
@@ -82,7 +82,7 @@ class Need:
 
 def need(sources: Sources, site: ClassSite) -> Need | None:
     """What the class asks for and is not seen to be there; None where nothing is amiss."""
-    owner = next((o for o in bases(sources, site) if o.method(SETTER)), None)
+    owner = owner_of(sources, site, SETTER)
     call = _check(owner.method(SETTER)) if owner else None
     if owner is None or call is None:
         return None

@@ -14,7 +14,6 @@ from vllm_eagle3_patches.errors import RefusedError
 from vllm_eagle3_patches.gates.base import State
 from vllm_eagle3_patches.installation import Installation
 from vllm_eagle3_patches.operations import Report
-from vllm_eagle3_patches.sources import Sources
 from vllm_eagle3_patches.target import Request
 
 EXAMPLE = "vllm-eagle3-patch check --model DeepseekV3ForCausalLM --python /opt/venv/bin/python"
@@ -70,7 +69,7 @@ def execute(args: argparse.Namespace) -> int:
         return listing.execute(args)
     case = None
     if args.drafter is not None or args.serve_args is not None or args.command_line:
-        found, case = common.examined(args, args.command_line)
+        found, sources, case = common.examined(args, args.command_line)
         args.model = case.model
     wanted = common.request(args)
     if case is None:
@@ -82,7 +81,7 @@ def execute(args: argparse.Namespace) -> int:
     from vllm_eagle3_patches import preflight
 
     report = _gates(args, found, wanted)
-    context = case.context(Sources(found.root), found.version, wanted)
+    context = case.context(sources, found.version, wanted)
     verdict = _verdict(args, wanted, report, found.version)
     findings = preflight.examine(context)
     return output.emit(args, found, wanted, report, verdict, findings, context.unseen)

@@ -31,8 +31,9 @@ def find(args: argparse.Namespace) -> Installation:
     return found
 
 
-def examined(args: argparse.Namespace, words: Sequence[str]) -> tuple[Installation, Case]:
-    """The installation, and the pair and options asked for, read as its own parser reads them.
+def examined(args: argparse.Namespace, words: Sequence[str]) -> tuple[Installation, Sources, Case]:
+    """The installation, its sources, and the pair and options asked for, read as its own parser
+    reads them.
 
     `words` are those of a command of the user's own.
     """
@@ -44,7 +45,8 @@ def examined(args: argparse.Namespace, words: Sequence[str]) -> tuple[Installati
     except PatchError:
         preflight.case(*asked)  # what is wrong with the words themselves comes first
         raise
-    return found, preflight.case(*asked, preflight.Declared(Sources(found.root)))
+    sources = Sources(found.root)
+    return found, sources, preflight.case(*asked, preflight.Declared(sources))
 
 
 def request(args: argparse.Namespace) -> target.Request:

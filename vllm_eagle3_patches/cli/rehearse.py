@@ -16,7 +16,6 @@ from vllm_eagle3_patches import interpreter, operations
 from vllm_eagle3_patches.cli import common, output
 from vllm_eagle3_patches.errors import UsageError, WriteError
 from vllm_eagle3_patches.installation import Installation
-from vllm_eagle3_patches.sources import Sources
 from vllm_eagle3_patches.target import Request
 
 if TYPE_CHECKING:  # imported when needed: the other commands start without them
@@ -82,7 +81,7 @@ def _execute(args: argparse.Namespace) -> int:
     args.model = words[0] if len(words) == 1 else None
     if args.model == "":
         raise UsageError("MODEL is empty", next=EXAMPLE)
-    found, case = common.examined(args, words if len(words) > 1 else [])
+    found, sources, case = common.examined(args, words if len(words) > 1 else [])
     if args.tensor_parallel_size is not None:
         run.can_be_parallel(found, args.tensor_parallel_size)
     pair = prepare.pair(case, args.tensor_parallel_size or 1)
@@ -93,7 +92,7 @@ def _execute(args: argparse.Namespace) -> int:
         problem.next = "complete the model's config.json: a twin is made of nothing else"
         raise
     contents = _contents(args, found, wanted)
-    context = case.context(Sources(found.root, contents), found.version, wanted)
+    context = case.context(sources.with_overlay(contents or {}), found.version, wanted)
     rehearsed = replace(
         _rehearse(args, case, pair, found, contents, keep),
         findings=preflight.examine(context),

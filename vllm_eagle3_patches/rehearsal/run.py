@@ -239,7 +239,7 @@ class _Follow:
                 break
             if code is not None:
                 self.fail(f"the process ended, with {_status(code)}", facts=_facts(code))
-            elif self.now == stages.TWINS and not self.ended:
+            elif self.now == stages.TWINS:
                 self.twins()
             limit = LIMITS.get(self.now, IMPORT_LIMIT)
             if time.monotonic() - self.since > limit:
