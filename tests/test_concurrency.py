@@ -16,8 +16,9 @@ import pytest
 from fake_package import ONE, TWO, A, commit, fake_package, recover, tree
 
 from vllm_eagle3_patches import integrity
-from vllm_eagle3_patches.errors import WriteError
+from vllm_eagle3_patches.errors import IntegrityError, WriteError
 from vllm_eagle3_patches.installation import Installation
+from vllm_eagle3_patches.interruption import undisturbed
 from vllm_eagle3_patches.transaction import Transaction, interrupted
 
 HERE = Path(__file__).parent
@@ -231,3 +232,30 @@ while True:
             assert tree(at.root) in (pristine, one)
         recover(at)
         assert tree(at.root) in (pristine, one)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_a_run_changed_while_it_was_read_is_read_again(at: Installation, fails: bool) -> None:
+    found = []
+
+    @undisturbed
+    def read(installation: Installation, name: str) -> bytes:
+        found.append((installation.root / name).read_bytes())
+        if len(found) == 1:
+            commit(at, ONE)
+            if fails:
+                raise IntegrityError("changed by someone else")
+        return found[-1]
+
+    assert read(at, A) == found[1] != found[0]
+    assert read(at, A) == found[2]
+    assert len(found) == 3
+
+
+def test_an_error_of_files_that_nobody_changes_is_raised(at: Installation) -> None:
+    @undisturbed
+    def read(installation: Installation) -> None:
+        raise IntegrityError("changed by someone else")
+
+    with pytest.raises(IntegrityError):
+        read(at)

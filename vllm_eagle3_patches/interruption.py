@@ -1,16 +1,22 @@
-"""Tells, reading only, whether a run was cut off before it had changed all it meant to."""
+"""Tells, reading only, whether a run was cut off before it had changed all it meant to, and
+whether one changed what was being read."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from functools import wraps
+from typing import Concatenate, ParamSpec, TypeVar
 
 from vllm_eagle3_patches import files
-from vllm_eagle3_patches.errors import WriteError
+from vllm_eagle3_patches.errors import PatchError, WriteError
 from vllm_eagle3_patches.installation import Installation
 from vllm_eagle3_patches.receipt import RECEIPT, load
 from vllm_eagle3_patches.record import Record
 
 AT_WORK = "another run of vllm-eagle3-patch is at work here"
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 def interrupted(installation: Installation) -> str | None:
@@ -57,3 +63,33 @@ def left_over(installation: Installation) -> str | None:
 def row_of(installation: Installation) -> str:
     """The path of the receipt in RECORD."""
     return f"{installation.dist_info.name}/{RECEIPT}"
+
+
+def undisturbed(
+    read: Callable[Concatenate[Installation, P], T],
+) -> Callable[Concatenate[Installation, P], T]:
+    """The function, which reads files of an installation, once more where a run changed some
+    meanwhile: neither what it found then nor what it raised is true of the files as they are."""
+
+    @wraps(read)
+    def again(installation: Installation, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        while True:
+            before = _last_change(installation)
+            try:
+                found = read(installation, *args, **kwargs)
+            except PatchError:
+                if _last_change(installation) == before:
+                    raise
+            else:
+                if _last_change(installation) == before:
+                    return found
+
+    return again
+
+
+def _last_change(installation: Installation) -> int:
+    """When a run last put a file into the dist-info folder: it begins and ends with that."""
+    try:
+        return installation.dist_info.stat().st_mtime_ns
+    except OSError:
+        return 0

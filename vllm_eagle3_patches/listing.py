@@ -9,7 +9,7 @@ from vllm_eagle3_patches import integrity, survey
 from vllm_eagle3_patches.errors import PatchError, RefusedError
 from vllm_eagle3_patches.gates.base import State
 from vllm_eagle3_patches.installation import Installation
-from vllm_eagle3_patches.interruption import interrupted
+from vllm_eagle3_patches.interruption import interrupted, undisturbed
 from vllm_eagle3_patches.receipt import RECEIPT, load
 from vllm_eagle3_patches.sources import Sources
 from vllm_eagle3_patches.survey import Row
@@ -40,6 +40,7 @@ class Listing:
         return Counter(row.state for row in self.rows)
 
 
+@undisturbed
 def of(installation: Installation, *, allow_modified: bool = False) -> Listing:
     """The listing; writes nothing.
 

@@ -14,7 +14,7 @@ from vllm_eagle3_patches.files import read_state
 from vllm_eagle3_patches.gates import GATES, NAMES
 from vllm_eagle3_patches.gates.base import Finding, State
 from vllm_eagle3_patches.installation import Installation
-from vllm_eagle3_patches.interruption import interrupted
+from vllm_eagle3_patches.interruption import interrupted, undisturbed
 from vllm_eagle3_patches.receipt import RECEIPT, PatchedFile, Receipt, load
 from vllm_eagle3_patches.sources import Sources, sha256
 from vllm_eagle3_patches.target import Request, Target, find
@@ -92,6 +92,7 @@ def _fingerprint(sources: Sources) -> str:
     return sources.fingerprint()
 
 
+@undisturbed
 def check(installation: Installation, wanted: Request, *, allow_modified: bool = False) -> Report:
     """The state of every gate; writes nothing.
 
@@ -266,6 +267,7 @@ def apply(
     )
 
 
+@undisturbed
 def _planned(
     installation: Installation, wanted: Request, gates: Collection[str], allow_modified: bool
 ) -> _Desired:
@@ -359,6 +361,7 @@ def _keep(installation: Installation, path: str) -> str:
     return f"kept the changed {path} as {kept}"
 
 
+@undisturbed
 def diff(installation: Installation, wanted: Request, *, allow_modified: bool = False) -> str:
     """The unified diff from the installed bytes to EAGLE-3 for the target and those applied.
 
