@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass, replace
 
 from vllm_eagle3_patches.errors import RefusedError
-from vllm_eagle3_patches.sources import ClassSite, Sources, bases
+from vllm_eagle3_patches.sources import ClassSite, Sources, bases, walk
 
 
 @dataclass(frozen=True)
@@ -134,14 +134,14 @@ def _odd_header(loop: ast.For) -> Header | None:
 def _calls(loop: ast.For, layer: str) -> list[ast.Call]:
     return [
         node
-        for node in ast.walk(loop)
+        for node in walk(loop)
         if isinstance(node, ast.Call) and ast.unparse(node.func) == layer
     ]
 
 
 def loops(forward: ast.FunctionDef) -> list[tuple[ast.For, Header]]:
     """The loops over this rank's layers; where there are none, those that come near."""
-    nodes = [node for node in ast.walk(forward) if isinstance(node, ast.For)]
+    nodes = [node for node in walk(forward) if isinstance(node, ast.For)]
     found = [(node, header) for node in nodes if (header := _header(node))]
     return found or [(node, header) for node in nodes if (header := _odd_header(node))]
 
@@ -176,11 +176,11 @@ def find_loop(forward: ast.FunctionDef) -> Loop:
         raise RefusedError(f"the loop iterates `{ast.unparse(node.iter)}`")
     if node not in forward.body:
         raise RefusedError("the loop over the layers stands under a condition")
-    if node.orelse or any(isinstance(n, (ast.Break, ast.Continue)) for n in ast.walk(node)):
+    if node.orelse or any(isinstance(n, (ast.Break, ast.Continue)) for n in walk(node)):
         raise RefusedError("the loop over the layers has break, continue or else")
     calls = _calls(node, header.layer)
     assigns = [
-        n for n in ast.walk(node) if isinstance(n, ast.Assign) and any(n.value is c for c in calls)
+        n for n in walk(node) if isinstance(n, ast.Assign) and any(n.value is c for c in calls)
     ]
     if not calls or len(assigns) != len(calls):
         raise RefusedError("the loop does not call the layer in an assignment")

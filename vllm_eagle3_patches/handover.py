@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 
-from vllm_eagle3_patches.sources import ClassSite, Sources, owner_of
+from vllm_eagle3_patches.sources import ClassSite, Sources, owner_of, walk
 
 
 def changed(sources: Sources, site: ClassSite) -> str | None:
@@ -17,7 +17,7 @@ def changed(sources: Sources, site: ClassSite) -> str | None:
     forward = owner.method("forward") if owner else None
     if owner is None or forward is None:
         return f"{site.name} has no forward"
-    for node in ast.walk(forward):
+    for node in walk(forward):
         value = node.value if isinstance(node, ast.Return) else None
         if value is not None and not _handed_on(forward, value, node is forward.body[-1]):
             return f"{owner.name}.forward returns `{ast.unparse(value)}`, changed"
@@ -60,7 +60,7 @@ def _given(forward: ast.FunctionDef, name: str) -> list[ast.expr]:
     """Every value assigned to the local name."""
     return [
         node.value
-        for node in ast.walk(forward)
+        for node in walk(forward)
         if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)) and node.value is not None
         for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
         if any(isinstance(t, ast.Name) and t.id == name for t in ast.walk(target))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ast
 
-from vllm_eagle3_patches.sources import ClassSite, Sources, bases, find_classes
+from vllm_eagle3_patches.sources import ClassSite, Sources, bases, find_classes, walk
 
 ACCEPTED = "num_accepted_tokens"
 KIND = "mamba_type"  # the property every recurrent layer must have (MambaBase)
@@ -35,7 +35,7 @@ def refusal(sources: Sources, top: ClassSite, decoder: ClassSite) -> str | None:
 
 def _mixers(sources: Sources, decoder: ClassSite) -> list[ClassSite]:
     """The recurrent layers that the decoder's file names, in the order of their names."""
-    names = {n.id for n in ast.walk(sources.tree(decoder.path)) if isinstance(n, ast.Name)}
+    names = {n.id for n in walk(sources.tree(decoder.path)) if isinstance(n, ast.Name)}
     return [
         site
         for name in sorted(names)

@@ -279,11 +279,18 @@ def owner_of(sources: Sources, site: ClassSite, method: str) -> ClassSite | None
     return next((owner for owner in bases(sources, site) if owner.method(method)), None)
 
 
+@lru_cache(maxsize=4096)
+def walk(node: ast.AST) -> tuple[ast.AST, ...]:
+    """`ast.walk` of a method or class that nobody changes; many gates, and all architectures that
+    share it, walk over it again."""
+    return tuple(ast.walk(node))
+
+
 def assigned(node: ast.AST, name: str) -> list[ast.expr]:
     """The values of the plain assignments to this name anywhere below the node."""
     return [
         n.value
-        for n in ast.walk(node)
+        for n in walk(node)
         if isinstance(n, ast.Assign)
         and any(isinstance(t, ast.Name) and t.id == name for t in n.targets)
     ]

@@ -22,6 +22,7 @@ from vllm_eagle3_patches.sources import (
     default_of,
     find_classes,
     owner_of,
+    walk,
 )
 
 # Norms whose two-argument call adds the residual first and returns (normed, sum); source:
@@ -48,7 +49,7 @@ def layer_classes(sources: Sources, decoder: ClassSite, container: str) -> list[
         init = owner.method("__init__")
         if init is None:
             continue
-        for node in ast.walk(init):
+        for node in walk(init):
             if not isinstance(node, (ast.Assign, ast.AnnAssign)) or node.value is None:
                 continue
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
@@ -89,7 +90,7 @@ def _constructed(
                 for statement in sources.tree(owner.path).body:
                     if isinstance(statement, ast.Assign):
                         visit_all(assigned(statement, child.id))
-                for inner in ast.walk(init):
+                for inner in walk(init):
                     if isinstance(inner, ast.FunctionDef) and inner.name == child.id:
                         visit(inner)
                     elif (
@@ -158,7 +159,7 @@ def _consumes(sources: Sources, layer: ClassSite, call: ast.Call, loop: Loop) ->
 
 def _returns_none(forward: ast.FunctionDef) -> bool:
     """Whether None is what the layer always hands on as its residual."""
-    nodes = [n for n in ast.walk(forward) if isinstance(n, ast.Return)]
+    nodes = [n for n in walk(forward) if isinstance(n, ast.Return)]
     if len(nodes) != 1 or nodes[0] is not forward.body[-1]:
         return False
     value = nodes[0].value
@@ -256,7 +257,7 @@ def _adds_first(norm: ClassSite) -> bool:
     if norm.path == NORM_MODULE:
         return norm.name in FUSED_NORMS
     forward = norm.method("forward_native") or norm.method("forward")
-    for node in ast.walk(forward) if forward else ():
+    for node in walk(forward) if forward else ():
         if isinstance(node, ast.If) and ast.unparse(node.test) == "residual is not None":
             body = [ast.unparse(s) for s in node.body]
             return body[:2] == ["x = x + residual", "residual = x"]
@@ -268,7 +269,7 @@ def _norm_classes(sources: Sources, owner: ClassSite, attribute: str) -> list[Cl
     found: list[ClassSite] = []
     for holder in bases(sources, owner):
         init = holder.method("__init__")
-        for node in ast.walk(init) if init else ():
+        for node in walk(init) if init else ():
             if isinstance(node, ast.Assign) and any(
                 ast.unparse(t) == f"self.{attribute}" for t in node.targets
             ):

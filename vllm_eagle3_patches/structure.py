@@ -22,6 +22,7 @@ from vllm_eagle3_patches.sources import (
     default_of,
     find_classes,
     owner_of,
+    walk,
 )
 
 BY_CONFIG = ("init_vllm_registered_model", "initialize_model")
@@ -71,7 +72,7 @@ def _stored(
     for owner in bases(sources, site):
         here: set[str] = set()
         for method in _makers(owner):
-            for node in ast.walk(method):
+            for node in walk(method):
                 if isinstance(node, ast.Assign):
                     pairs = [(t, node.value) for t in node.targets]
                 elif isinstance(node, ast.AnnAssign) and node.value is not None:
@@ -161,7 +162,7 @@ class _Maker:
                     return
                 maker = holder.method(func.attr)
                 if maker is not None:
-                    for node in ast.walk(maker):
+                    for node in walk(maker):
                         if isinstance(node, ast.Return) and node.value is not None:
                             yield from self._expand(holder, maker, node.value, depth + 1)
                     return
@@ -200,7 +201,7 @@ def _called_in_forward(sources: Sources, site: ClassSite) -> set[str]:
     owner = owner_of(sources, site, "forward")
     forward = owner.method("forward") if owner else None
     found = set()
-    for node in ast.walk(forward) if forward else ():
+    for node in walk(forward) if forward else ():
         if isinstance(node, ast.Call):
             parts = ast.unparse(node.func).split(".")
             if parts[0] == "self" and len(parts) > 1:

@@ -8,6 +8,8 @@ from vllm_eagle3_patches.codemods.syntax import build, code, edit_class, tree
 from vllm_eagle3_patches.errors import RefusedError
 from vllm_eagle3_patches.gates.model_type import CLASS, LISTS, entries, find_list
 
+READS = frozenset({"_verify_args"})  # 0.10.1 to 0.21.0
+
 
 def _is_name(node: cst.CSTNode, name: str) -> bool:
     return isinstance(node, cst.Name) and node.value == name

@@ -14,7 +14,7 @@ from vllm_eagle3_patches.errors import RefusedError
 from vllm_eagle3_patches.gates.base import Edit, Finding, State, worst
 from vllm_eagle3_patches.gates.protocol import MIXIN, claims, has_mixin, inherits
 from vllm_eagle3_patches.recurrence import refusal
-from vllm_eagle3_patches.sources import ClassSite, Sources, bases
+from vllm_eagle3_patches.sources import ClassSite, Sources, bases, walk
 from vllm_eagle3_patches.stream import Stream
 from vllm_eagle3_patches.structure import Structure
 from vllm_eagle3_patches.target import Target
@@ -97,7 +97,7 @@ def _returns_pair(forward: ast.FunctionDef) -> bool:
         and isinstance(node.value, ast.Tuple)
         and len(node.value.elts) == 2
         and ast.unparse(node.value.elts[1]) == "aux_hidden_states"
-        for node in ast.walk(forward)
+        for node in walk(forward)
     )
 
 

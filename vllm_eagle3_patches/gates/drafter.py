@@ -12,7 +12,7 @@ from functools import lru_cache
 from vllm_eagle3_patches import registry
 from vllm_eagle3_patches.gates import proposer
 from vllm_eagle3_patches.gates.base import Edit, Finding, State
-from vllm_eagle3_patches.sources import Sources, module_path
+from vllm_eagle3_patches.sources import Sources, module_path, walk
 from vllm_eagle3_patches.target import Target
 
 NAME = "drafter"
@@ -22,7 +22,7 @@ NAME = "drafter"
 def accepted(cls: ast.ClassDef) -> frozenset[str] | None:
     """The EAGLE-3 classes an `assert isinstance(self.model, ...)` names, None without one."""
     names: set[str] = set()
-    for node in ast.walk(cls):
+    for node in walk(cls):
         if isinstance(node, ast.Assert):
             names |= {
                 n.id

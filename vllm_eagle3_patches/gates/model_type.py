@@ -12,7 +12,7 @@ import ast
 from functools import lru_cache
 
 from vllm_eagle3_patches.gates.base import Edit, Finding, State
-from vllm_eagle3_patches.sources import ClassSite, Sources
+from vllm_eagle3_patches.sources import ClassSite, Sources, walk
 from vllm_eagle3_patches.target import Target
 
 NAME = "model-type"
@@ -28,12 +28,12 @@ def find_list(cls: ast.ClassDef) -> ast.Assign | None:
     """The assignment of the list, if a generator over it tests a model_type."""
     used = {
         generator.iter.id
-        for node in ast.walk(cls)
+        for node in walk(cls)
         if isinstance(node, ast.GeneratorExp) and "model_type" in ast.dump(node.elt)
         for generator in node.generators
         if isinstance(generator.iter, ast.Name)
     }
-    for node in ast.walk(cls):
+    for node in walk(cls):
         if (
             isinstance(node, ast.Assign)
             and len(node.targets) == 1
@@ -49,7 +49,7 @@ def find_list(cls: ast.ClassDef) -> ast.Assign | None:
 @lru_cache(maxsize=8)
 def _mention(cls: ast.ClassDef) -> int | None:
     """The line of the first trace of such a list."""
-    for node in ast.walk(cls):
+    for node in walk(cls):
         named = isinstance(node, ast.Name) and node.id in LISTS
         said = isinstance(node, ast.Constant) and "is only supported for" in str(node.value)
         if named or said:

@@ -13,7 +13,7 @@ from vllm_eagle3_patches.errors import RefusedError
 from vllm_eagle3_patches.gates import proposer
 from vllm_eagle3_patches.gates.base import Edit, Finding, State, worst
 from vllm_eagle3_patches.gates.protocol import claims, reaches
-from vllm_eagle3_patches.sources import ClassSite, Sources, bases, owner_of
+from vllm_eagle3_patches.sources import ClassSite, Sources, bases, owner_of, walk
 from vllm_eagle3_patches.structure import Structure
 from vllm_eagle3_patches.target import Target
 
@@ -36,7 +36,7 @@ EITHER = "target_inner = getattr(target_language_model, 'model', target_language
 
 def follows(method: ast.FunctionDef) -> tuple[ast.stmt, ast.stmt | None] | None:
     """The statement that takes the language model, and the one after it."""
-    for node in ast.walk(method):
+    for node in walk(method):
         for body in (getattr(node, "body", None), getattr(node, "orelse", None)):
             if not isinstance(body, list):
                 continue
@@ -62,7 +62,7 @@ def _sets(sources: Sources, site: ClassSite, attribute: str) -> bool:
         for owner in bases(sources, site)
         for method in owner.node.body
         if isinstance(method, ast.FunctionDef) and method.name.startswith("_")
-        for node in ast.walk(method)
+        for node in walk(method)
     )
 
 
@@ -124,7 +124,7 @@ def _made_by(sources: Sources, site: ClassSite, cls: str) -> str:
         target.attr
         for owner in bases(sources, site)
         if (init := owner.method("__init__")) is not None
-        for node in ast.walk(init)
+        for node in walk(init)
         if isinstance(node, ast.Assign)
         and isinstance(node.value, ast.Call)
         and ast.unparse(node.value.func) == cls
@@ -142,7 +142,7 @@ def _head(sources: Sources, causal: ClassSite) -> str:
     method = owner.method("compute_logits") if owner else None
     heads = {
         ast.unparse(node.args[0])
-        for node in (ast.walk(method) if method else ())
+        for node in (walk(method) if method else ())
         if isinstance(node, ast.Call)
         and ast.unparse(node.func) == "self.logits_processor"
         and node.args
