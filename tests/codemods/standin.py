@@ -16,8 +16,7 @@ from typing import Any
 
 from real import class_in, sources
 
-from vllm_eagle3_patches import codemods, decoder, plan
-from vllm_eagle3_patches.gates import protocol
+from vllm_eagle3_patches import codemods, decoder, plan, protocol
 from vllm_eagle3_patches.gates.base import Edit
 from vllm_eagle3_patches.sources import ClassSite, find_classes
 from vllm_eagle3_patches.stream import Stream

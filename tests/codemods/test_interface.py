@@ -27,8 +27,8 @@ from codemods.behaviour import (
     assert_sound,
 )
 from vllm_eagle3_patches.errors import RefusedError
-from vllm_eagle3_patches.gates.protocol import METHODS
-from vllm_eagle3_patches.gates.protocol import NAME as PROTOCOL
+from vllm_eagle3_patches.protocol import METHODS
+from vllm_eagle3_patches.protocol import NAME as PROTOCOL
 from vllm_eagle3_patches.sources import ClassSite, Sources, find_classes
 
 CAUSAL, WRAPPER = "interface", "interface-wrapper"

@@ -5,9 +5,7 @@ from __future__ import annotations
 import argparse
 import atexit
 import gc
-import json
 import re
-import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -25,7 +23,6 @@ COMMANDS = {
     "explain": "a server log: the root cause and the gate it belongs to, or how it is doing",
     "rehearse": "the whole start-up on small twins of the models: the installed engine itself",
 }
-INTERRUPTED = 128 + signal.SIGINT
 EXIT_CODES = """\
 exit codes: 0 everything asked holds; 1 check: a gate is closed or the drafter will fail, explain:
 a failure was found; 2 usage; 3 refused: structure or version (or log) not recognised; 4 integrity:
@@ -53,8 +50,7 @@ def _wants_json(words: Sequence[str]) -> bool:
 def _usage(words: Sequence[str], what: str, following: str) -> None:
     """A usage error as a JSON object."""
     command = next((word for word in words if word in COMMANDS), None)
-    error = {"what": what, "where": None, "next": following}
-    print(json.dumps({"schema": 1, "command": command, "exit": 2, "error": error}))
+    output.bare(command, UsageError.exit, what, following)
 
 
 class _Version(argparse.Action):
@@ -137,8 +133,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"vllm-eagle3-patch: error: {failure}", file=sys.stderr)
         return WriteError.exit
     except KeyboardInterrupt:
-        output.interrupted(args)
-        return INTERRUPTED
+        return output.interrupted(args)
     finally:
         if collecting:
             gc.enable()

@@ -21,6 +21,8 @@ from vllm_eagle3_patches.target import Request
 if TYPE_CHECKING:
     from vllm_eagle3_patches.preflight import Finding as Fault
 
+SCHEMA = 1  # of the JSON answers
+INTERRUPTED = 130  # as a shell has it: 128 and the number of SIGINT
 _COLOURS = {
     State.NATIVE: "32",
     State.OPEN: "32",
@@ -76,7 +78,7 @@ def facts(
 ) -> dict[str, object]:
     """The keys that every JSON answer has."""
     return {
-        "schema": 1,
+        "schema": SCHEMA,
         "command": args.command,
         "exit": code,
         "vllm": installation
@@ -119,12 +121,18 @@ def failure(args: argparse.Namespace, problem: PatchError) -> None:
         print(f"vllm-eagle3-patch: error: {problem}", file=sys.stderr)
 
 
-def interrupted(args: argparse.Namespace) -> None:
-    """Says that the command was ended by a signal."""
+def bare(command: str | None, code: int, what: str, following: str | None = None) -> None:
+    """The JSON answer of a command that came to nothing more."""
+    error = {"what": what, "where": None, "next": following}
+    print(json.dumps({"schema": SCHEMA, "command": command, "exit": code, "error": error}))
+
+
+def interrupted(args: argparse.Namespace) -> int:
+    """Says that the command was ended by a signal; its exit code."""
     if args.json:
-        whole = {"schema": 1, "command": args.command, "exit": 130}
-        print(json.dumps({**whole, "error": {"what": "interrupted", "where": None, "next": None}}))
+        bare(args.command, INTERRUPTED, "interrupted")
     print("interrupted", file=sys.stderr)
+    return INTERRUPTED
 
 
 def _found(installation: Installation | None, wanted: Request | None) -> Report | None:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import libcst as cst
 
+from vllm_eagle3_patches import protocol
 from vllm_eagle3_patches.codemods import headers, imports
 from vllm_eagle3_patches.codemods.syntax import code, edit_class, insert_methods, method_index
 from vllm_eagle3_patches.errors import RefusedError
-from vllm_eagle3_patches.gates import protocol
 
 READS = frozenset[str]()
 SETTERS = {

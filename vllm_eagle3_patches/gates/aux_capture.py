@@ -12,7 +12,7 @@ from vllm_eagle3_patches import decoder, stream
 from vllm_eagle3_patches.decoder import Loop
 from vllm_eagle3_patches.errors import RefusedError
 from vllm_eagle3_patches.gates.base import Edit, Finding, State, worst
-from vllm_eagle3_patches.gates.protocol import MIXIN, claims, has_mixin, inherits
+from vllm_eagle3_patches.protocol import MIXIN, claims, has_mixin, inherits
 from vllm_eagle3_patches.recurrence import refusal
 from vllm_eagle3_patches.sources import ClassSite, Sources, bases, walk
 from vllm_eagle3_patches.stream import Stream

@@ -11,7 +11,7 @@ import ast
 
 from vllm_eagle3_patches.gates import proposer
 from vllm_eagle3_patches.gates.base import Edit, Finding, State, worst
-from vllm_eagle3_patches.gates.protocol import claims
+from vllm_eagle3_patches.protocol import claims
 from vllm_eagle3_patches.sources import Sources
 from vllm_eagle3_patches.structure import is_multimodal
 from vllm_eagle3_patches.target import KIMI_K25, Target

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import ast
 
-from vllm_eagle3_patches import backend, decoder, handover, registry
-from vllm_eagle3_patches.gates import protocol
+from vllm_eagle3_patches import backend, decoder, handover, protocol, registry
 from vllm_eagle3_patches.gates.aux_capture import captures
 from vllm_eagle3_patches.gates.base import Edit, Finding, State
 from vllm_eagle3_patches.sources import ClassSite, Sources, bases, find_classes, owner_of

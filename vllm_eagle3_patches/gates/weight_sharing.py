@@ -12,7 +12,7 @@ from vllm_eagle3_patches.decoder import find_loop, forward_with_loop
 from vllm_eagle3_patches.errors import RefusedError
 from vllm_eagle3_patches.gates import proposer
 from vllm_eagle3_patches.gates.base import Edit, Finding, State, worst
-from vllm_eagle3_patches.gates.protocol import claims, reaches
+from vllm_eagle3_patches.protocol import claims, reaches
 from vllm_eagle3_patches.sources import ClassSite, Sources, bases, owner_of, walk
 from vllm_eagle3_patches.structure import Structure
 from vllm_eagle3_patches.target import Target

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+from typing import TYPE_CHECKING
 
 from vllm_eagle3_patches.sources import ClassSite, Sources, bases, find_classes
-from vllm_eagle3_patches.structure import Structure
+
+if TYPE_CHECKING:
+    from vllm_eagle3_patches.structure import Structure
 
 PATH = "vllm/model_executor/models/interfaces.py"
 NAME = "SupportsEagle3"

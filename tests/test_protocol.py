@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from real import CLOSED, NATIVE, patched, sources, with_texts
 
-from vllm_eagle3_patches.gates import protocol
+from vllm_eagle3_patches import protocol
 from vllm_eagle3_patches.sources import ClassSite, Sources, find_classes
 
 MODELS = "vllm/model_executor/models"
