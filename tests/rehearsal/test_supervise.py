@@ -108,9 +108,12 @@ NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @pytest.fixture
 def handlers() -> Iterator[None]:
-    """Those of this process, as they were."""
+    """Those that Python begins with, whatever this process was started to ignore: SIGINT in a
+    background job, SIGHUP under `nohup`."""
     before = {number: signal.getsignal(number) for number in NUMBERS}
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a background job
+    for number in NUMBERS:
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
