@@ -21,6 +21,8 @@ from vllm_eagle3_patches.sources import (
     BOM,
     ClassSite,
     Sources,
+    _may_name_a_class,
+    _named,
     bases,
     decode,
     encode,
@@ -178,6 +180,41 @@ def test_find_classes_follows_imports(tmp_path: Path) -> None:
     assert [(s.path, s.name) for s in find_classes(where, FILE, "A")] == [("vllm/c.py", "B")]
     assert [(s.path, s.name) for s in find_classes(where, FILE, "C")] == [("vllm/b.py", "C")]
     assert find_classes(where, FILE, "D") == find_classes(where, FILE, "E") == []
+
+
+def test_a_name_that_is_only_called_is_looked_up_without_a_tree(tmp_path: Path) -> None:
+    where = laid(tmp_path, a="from vllm.b import make, A", b="def make(\n): ...\nclass A: ...")
+    assert find_classes(where, FILE, "make") == []
+    assert list(where._trees) == [FILE]
+    assert where.asked_for() == [FILE, "vllm/b.py"]  # the answer rests on it all the same
+    assert [site.path for site in find_classes(where, FILE, "A")] == ["vllm/b.py"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "class A: ...",
+        "class A(B): ...",
+        "class  A (B): ...",
+        "from b import A",
+        "from b import (\n    A\n)",
+        "from b import A\n(c,) = (1,)",
+        "from b import c as A",
+        "A(1)\nfrom b import A, c",
+    ],
+)
+def test_every_way_to_name_a_class_is_seen_in_the_text(text: str) -> None:
+    assert _may_name_a_class(text.encode(), "A")
+
+
+@pytest.mark.parametrize("version", ["0.10.1.1", "0.17.1", "0.32.0"])
+def test_every_class_of_the_real_models_is_seen_in_the_text(version: str) -> None:
+    where = sources(version)
+    folder = where.root / "vllm/model_executor/models"
+    for path in sorted(folder.glob("*.py"))[::3]:
+        data = path.read_bytes()
+        names = _named(ast.parse(data))
+        assert [name for name in names if not _may_name_a_class(data, name)] == [], path
 
 
 def test_find_classes_ends_where_imports_go_in_circles(tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ class Loop:
 
 
 _CONTAINERS = ("layers", "h", "blocks")
+PLACEHOLDER = "PPMissingLayer"  # for a part that another pipeline rank has; models/utils.py
 
 
 @dataclass(frozen=True)

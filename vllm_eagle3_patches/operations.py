@@ -11,7 +11,7 @@ from pathlib import Path
 from vllm_eagle3_patches import __version__, integrity, plan
 from vllm_eagle3_patches.errors import PatchError, RefusedError
 from vllm_eagle3_patches.files import read_state
-from vllm_eagle3_patches.gates import GATES, NAMES
+from vllm_eagle3_patches.gates import GATES, NAMES, proposer
 from vllm_eagle3_patches.gates.base import Finding, State
 from vllm_eagle3_patches.installation import Installation
 from vllm_eagle3_patches.interruption import interrupted, undisturbed
@@ -104,6 +104,9 @@ def check(installation: Installation, wanted: Request, *, allow_modified: bool =
         return Report("interrupted", problem=integrity.interruption(installation, left))
     receipt = _receipt(installation)
     current = Sources(installation.root)
+    with suppress(PatchError):  # the gates tell it
+        # The largest tree, of which little is kept: made first, its memory serves the others.
+        proposer.find(current.with_overlay({}))
     changed = integrity.disagreeing(installation, receipt)
     problem: PatchError | None
     if changed:

@@ -229,6 +229,14 @@ def _named(tree: ast.Module) -> dict[str, list[ast.ClassDef | tuple[ast.ImportFr
     return found
 
 
+@lru_cache(maxsize=16384)
+def _may_name_a_class(data: bytes, name: str) -> bool:
+    """Whether a module may define or import a class of this name, by its text alone, which is
+    far cheaper than its tree: a name with a parenthesis behind it at every mention is neither."""
+    word = name.encode()
+    return re.search(rb"\bclass\s+%s\b|\b%s\b(?![ \t]*\()" % (word, word), data) is not None
+
+
 def find_classes(sources: Sources, path: str, name: str) -> list[ClassSite]:
     """Every class `name` may stand for in module `path`; more than one where a platform decides.
 
@@ -242,6 +250,8 @@ def find_classes(sources: Sources, path: str, name: str) -> list[ClassSite]:
         if (path, name) in seen:
             return
         seen.add((path, name))
+        if not _may_name_a_class(sources.data(path), name):
+            return
         for meaning in _named(sources.tree(path)).get(name, []):
             if isinstance(meaning, ast.ClassDef):
                 found[path, name] = ClassSite(path, meaning)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 from enum import Enum
 
-from vllm_eagle3_patches.decoder import Loop
+from vllm_eagle3_patches.decoder import PLACEHOLDER, Loop
 from vllm_eagle3_patches.errors import RefusedError
 from vllm_eagle3_patches.sources import (
     ClassSite,
@@ -107,7 +107,7 @@ def _constructed(
                         named(attribute.id, holder)
 
     visit(value)
-    return [c for c in found.values() if c.name != "PPMissingLayer"]
+    return [c for c in found.values() if c.name != PLACEHOLDER]
 
 
 def stream_of(sources: Sources, loop: Loop, layers: list[ClassSite]) -> Stream:

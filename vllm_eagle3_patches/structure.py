@@ -171,6 +171,8 @@ class _Maker:
         self, owner: ClassSite, method: ast.FunctionDef, name: str
     ) -> Iterator[ClassSite]:
         """A class by its name, or by a parameter's default that is a class."""
+        if name == decoder.PLACEHOLDER:
+            return
         direct = find_classes(self.sources, owner.path, name)
         if direct:
             yield from direct

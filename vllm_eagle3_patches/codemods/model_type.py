@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+from typing import cast
+
 import libcst as cst
 
 from vllm_eagle3_patches.codemods.syntax import build, code, edit_class, tree
@@ -55,9 +58,7 @@ def transform(module: cst.Module, types: str) -> cst.Module:
     """Raises RefusedError where the list is not one this tool knows."""
 
     def change(cls: cst.ClassDef) -> cst.ClassDef:
-        node = tree(cls)
-        assert hasattr(node, "body")
-        found = find_list(node)
+        found = find_list(cast(ast.ClassDef, tree(cls)))
         if found is None:
             raise RefusedError(f"no list {' or '.join(LISTS)} that a model_type is tested against")
         wanted = types.split(",")

@@ -6,35 +6,17 @@ a tuple with the MLA drafter `Eagle3DeepseekV2ForCausalLM` from 0.18.0.
 
 from __future__ import annotations
 
-import ast
-from functools import lru_cache
-
 from vllm_eagle3_patches import registry
 from vllm_eagle3_patches.gates import proposer
 from vllm_eagle3_patches.gates.base import Edit, Finding, State
-from vllm_eagle3_patches.sources import Sources, module_path, walk
+from vllm_eagle3_patches.sources import Sources, module_path
 from vllm_eagle3_patches.target import Target
 
 NAME = "drafter"
 
 
-@lru_cache(maxsize=8)
-def accepted(cls: ast.ClassDef) -> frozenset[str] | None:
-    """The EAGLE-3 classes an `assert isinstance(self.model, ...)` names, None without one."""
-    names: set[str] = set()
-    for node in walk(cls):
-        if isinstance(node, ast.Assert):
-            names |= {
-                n.id
-                for n in ast.walk(node.test)
-                if isinstance(n, ast.Name) and n.id.startswith("Eagle3")
-            }
-    return frozenset(names) or None
-
-
 def inspect(sources: Sources, target: Target) -> Finding:
-    loader = proposer.find(sources)
-    allowed = accepted(loader.site.node)
+    allowed = proposer.find(sources).accepted
     drafters = [
         entry
         for entry in registry.read(sources).values()

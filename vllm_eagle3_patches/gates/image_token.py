@@ -78,7 +78,7 @@ def inspect(sources: Sources, target: Target) -> Finding:
     if not names:
         return Finding(NAME, State.NOT_APPLICABLE, detail="the target is text only")
     loader = proposer.find(sources)
-    path, chain = loader.site.path, find_chain(loader.method)
+    path, chain = loader.path, find_chain(loader.method)
     if chain is None:
         detail = "the image-token handler has a form this tool does not know"
         return Finding(NAME, State.REFUSED, path, loader.method.lineno, detail)
@@ -109,7 +109,7 @@ def edits(sources: Sources, target: Target) -> list[Edit]:
         return []
     loader = proposer.find(sources)
     chain = find_chain(loader.method)
-    path, cls = loader.site.path, loader.site.name
+    path, cls = loader.path, loader.cls
     return [
         Edit(NAME, NAME, path, (cls,), "image_token", {
             "cls": cls, "architecture": name, "value": value_for(name)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 
 from vllm_eagle3_patches.errors import RefusedError
-from vllm_eagle3_patches.sources import ClassSite, Sources
+from vllm_eagle3_patches.sources import Sources, parse
 
 # From 0.20.0 the loader moved to llm_base_proposer.py; class EagleProposer to 0.14.1,
 # SpecDecodeBaseProposer from 0.15.0.
@@ -15,10 +17,20 @@ PATHS = ("vllm/v1/spec_decode/llm_base_proposer.py", "vllm/v1/spec_decode/eagle.
 
 @dataclass(frozen=True)
 class Loader:
-    """`load_model` of the proposer."""
+    """`load_model` of the proposer.
 
-    site: ClassSite
+    Attributes:
+        path: the file, relative.
+        cls: the proposer's class.
+        method: its `load_model`.
+        accepted: the EAGLE-3 classes that an `assert isinstance(self.model, ...)` of the class
+            names, None without one.
+    """
+
+    path: str
+    cls: str
     method: ast.FunctionDef
+    accepted: frozenset[str] | None
 
 
 def find(sources: Sources) -> Loader:
@@ -28,14 +40,32 @@ def find(sources: Sources) -> Loader:
         RefusedError: there is no such method.
     """
     for path in PATHS:
-        if not sources.exists(path):
-            continue
-        for statement in sources.tree(path).body:
-            if isinstance(statement, ast.ClassDef):
-                site = ClassSite(path, statement)
-                method = site.method("load_model")
-                if method is not None and [a.arg for a in method.args.args][1:2] == [
-                    "target_model"
-                ]:
-                    return Loader(site, method)
+        loader = _loader(sources.data(path), path, sources.root) if sources.exists(path) else None
+        if loader is not None:
+            return loader
     raise RefusedError("no proposer with load_model(target_model) found", where=PATHS[1])
+
+
+@lru_cache(maxsize=8)  # the tree is large, and needed for nothing else
+def _loader(data: bytes, path: str, root: Path) -> Loader | None:
+    for cls in parse(data, path, root, keep=False).body:
+        for method in cls.body if isinstance(cls, ast.ClassDef) else ():
+            if (
+                isinstance(method, ast.FunctionDef)
+                and method.name == "load_model"
+                and [a.arg for a in method.args.args][1:2] == ["target_model"]
+            ):
+                assert isinstance(cls, ast.ClassDef)
+                return Loader(path, cls.name, method, _accepted(cls))
+    return None
+
+
+def _accepted(cls: ast.ClassDef) -> frozenset[str] | None:
+    names = {
+        name.id
+        for node in ast.walk(cls)
+        if isinstance(node, ast.Assert)
+        for name in ast.walk(node.test)
+        if isinstance(name, ast.Name) and name.id.startswith("Eagle3")
+    }
+    return frozenset(names) or None

@@ -186,7 +186,7 @@ def _bare(sources: Sources, structure: Structure) -> Finding:
     """The state of the drafter loader for a decoder that it is given without a causal class."""
     assert structure.decoder is not None
     loader = proposer.find(sources)
-    path, found = loader.site.path, follows(loader.method)
+    path, found = loader.path, follows(loader.method)
     if found is None:
         detail = "the loader takes the language model in a form this tool does not know"
         return Finding(NAME, State.REFUSED, path, loader.method.lineno, detail)
@@ -227,10 +227,8 @@ def edits(sources: Sources, target: Target) -> list[Edit]:
                 found.append(_head_edit(sources, structure.causal or structure.top, head))
         if structure.bare:
             loader = proposer.find(sources)
-            arguments = {"cls": loader.site.name}
-            found.append(
-                Edit(NAME, NAME, loader.site.path, (loader.site.name,), "weight_sharing", arguments)
-            )
+            arguments = {"cls": loader.cls}
+            found.append(Edit(NAME, NAME, loader.path, (loader.cls,), "weight_sharing", arguments))
             if _v2_inner(sources) is not None:
                 arguments = {"function": V2_FUNCTION}
                 name = "weight-sharing-v2"

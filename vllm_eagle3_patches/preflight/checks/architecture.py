@@ -8,7 +8,6 @@ from difflib import get_close_matches
 from vllm_eagle3_patches import registry
 from vllm_eagle3_patches.errors import RefusedError
 from vllm_eagle3_patches.gates import proposer
-from vllm_eagle3_patches.gates.drafter import accepted
 from vllm_eagle3_patches.preflight.context import Context
 from vllm_eagle3_patches.preflight.findings import Finding, error, warning
 from vllm_eagle3_patches.preflight.runner import V1
@@ -77,7 +76,7 @@ def _refused(context: Context) -> Iterator[Finding]:
     """Registered, but not of a class the V1 proposer's assertion names."""
     site = context.drafter.site
     try:
-        allowed = accepted(proposer.find(context.sources).site.node)
+        allowed = proposer.find(context.sources).accepted
     except RefusedError:
         return
     assert site is not None

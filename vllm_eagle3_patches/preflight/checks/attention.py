@@ -85,7 +85,7 @@ def _inherits(context: Context, runner: str) -> bool:
     if runner != V1:
         return True
     try:
-        path = proposer.find(context.sources).site.path
+        path = proposer.find(context.sources).path
     except RefusedError:
         return True
     own = snippets.function_text(context.sources, path, "_create_draft_vllm_config") or ""

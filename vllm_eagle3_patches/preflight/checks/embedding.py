@@ -20,7 +20,7 @@ def check(context: Context) -> Iterator[Finding]:
     if not context.drafter.weights.tensors or context.drafter.site is None:
         return
     try:
-        loader = snippets.text(context.sources, proposer.find(context.sources).site.path)
+        loader = snippets.text(context.sources, proposer.find(context.sources).path)
     except RefusedError:
         return
     yield from _embedding(context, loader)

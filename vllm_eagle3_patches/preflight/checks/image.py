@@ -72,7 +72,7 @@ def _token(context: Context) -> Iterator[Finding]:
     yield warning(
         CLASS,
         f"the drafter's loader reads `{name}` of the target's config "
-        f"({loader.site.path}:{loader.method.lineno}), and config.json does not name it; it fails "
+        f"({loader.path}:{loader.method.lineno}), and config.json does not name it; it fails "
         "unless the config class has it of its own",
         f"add `{name}` (the image token's id) to the target's config.json, or see the gate "
         "image-token",

@@ -89,7 +89,7 @@ def _groups(context: Context) -> Iterator[Finding]:
     if layers < 2 or not isinstance(kinds, list) or len(set(map(str, kinds[:layers]))) < 2:
         return
     try:
-        path = proposer.find(context.sources).site.path
+        path = proposer.find(context.sources).path
     except RefusedError:
         return
     if "should belong to the same kv cache group" not in snippets.text(context.sources, path):
