@@ -18,7 +18,7 @@ from fake_package import ONE, TWO, A, commit, fake_package, recover, tree
 from vllm_eagle3_patches import integrity
 from vllm_eagle3_patches.errors import IntegrityError, WriteError
 from vllm_eagle3_patches.installation import Installation
-from vllm_eagle3_patches.interruption import undisturbed
+from vllm_eagle3_patches.interruption import TRIES, undisturbed
 from vllm_eagle3_patches.transaction import Transaction, interrupted
 
 HERE = Path(__file__).parent
@@ -250,6 +250,18 @@ def test_what_a_run_changed_while_it_was_read_is_read_again(at: Installation, fa
     assert read(at, A) == found[1] != found[0]
     assert read(at, A) == found[2]
     assert len(found) == 3
+
+
+def test_what_is_changed_again_and_again_is_given_up(at: Installation) -> None:
+    tries = []
+
+    @undisturbed
+    def read(installation: Installation) -> None:
+        tries.append(commit(at, TWO if len(tries) % 2 else ONE))
+
+    with pytest.raises(WriteError, match=r"another run of .* is at work"):
+        read(at)
+    assert len(tries) == TRIES
 
 
 def test_an_error_of_files_that_nobody_changes_is_raised(at: Installation) -> None:

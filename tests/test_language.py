@@ -142,6 +142,31 @@ def test_the_language_model_is_opened_with_its_wrapper(
     assert states["aux-capture"] is State.NATIVE
 
 
+@pytest.mark.parametrize("version", ["0.17.1", "0.32.0"])
+@pytest.mark.parametrize(
+    ("language", "said"),
+    [
+        ("JambaForCausalLM", "cannot roll back the state of MambaMixer"),
+        ("MambaForCausalLM", "a state-space model without attention"),
+        ("FalconMambaForCausalLM", "a state-space model without attention"),
+        ("Gemma3nForCausalLM", "Gemma3nForCausalLM holds no decoder"),
+    ],
+)
+def test_what_is_refused_on_its_own_is_refused_behind_a_wrapper(
+    language: str, said: str, version: str, tmp_path: Path
+) -> None:
+    """LLaVA bears no mark of recurrent state, and claims the interface for whatever it holds."""
+    config = with_architectures(LLAVA, language)
+    where = sources(version)
+    found = find(where, asked(tmp_path, config), version)
+    assert found.language == language
+    alone = find(where, Request(language, None), version)
+    for each in (found, alone):
+        finding = next(f for f in plan.findings(where, each) if f.gate == "aux-capture")
+        assert finding.state is State.REFUSED
+        assert said in finding.detail
+
+
 def test_the_wrappers_own_code_has_the_last_word(tmp_path: Path) -> None:
     """0.10.1.1 chooses DeepSeek-VL2's class by `topk_method` and `use_mla`, not by the config's
     own `architectures`; PaliGemma sets them on the text config in all releases."""

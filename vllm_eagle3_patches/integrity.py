@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from vllm_eagle3_patches import plan
-from vllm_eagle3_patches.errors import IntegrityError, PatchError, RefusedError, WriteError
+from vllm_eagle3_patches.errors import IntegrityError, PatchError, RefusedError
 from vllm_eagle3_patches.files import read_state
 from vllm_eagle3_patches.gates.base import Edit, Finding, State
 from vllm_eagle3_patches.installation import Installation
-from vllm_eagle3_patches.interruption import AT_WORK
+from vllm_eagle3_patches.interruption import AT_WORK, at_work
 from vllm_eagle3_patches.receipt import Receipt
 from vllm_eagle3_patches.record import Record
 from vllm_eagle3_patches.sources import Sources, sha256
@@ -62,11 +62,7 @@ def foreign(installation: Installation, sources: Sources, paths: Iterable[str]) 
 def interruption(installation: Installation, left: str) -> PatchError:
     """What `interrupted` found, as an error: a run still at work is waited for, not mended."""
     if left == AT_WORK:
-        return WriteError(
-            left,
-            where=installation.dist_info,
-            next="wait until it has ended, then run the command again",
-        )
+        return at_work(installation)
     return IntegrityError(
         left,
         where=installation.dist_info,

@@ -15,6 +15,7 @@ from vllm_eagle3_patches.receipt import RECEIPT, load
 from vllm_eagle3_patches.record import Record
 
 AT_WORK = "another run of vllm-eagle3-patch is at work here"
+TRIES = 3
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -69,11 +70,14 @@ def undisturbed(
     read: Callable[Concatenate[Installation, P], T],
 ) -> Callable[Concatenate[Installation, P], T]:
     """The function, which reads files of an installation, once more where a run changed some
-    meanwhile: neither what it found then nor what it raised is true of the files as they are."""
+    meanwhile: neither what it found then nor what it raised is true of the files as they are.
+
+    It raises WriteError where that happened each of `TRIES` times.
+    """
 
     @wraps(read)
     def again(installation: Installation, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        while True:
+        for _ in range(TRIES):
             before = _last_change(installation)
             try:
                 found = read(installation, *args, **kwargs)
@@ -83,8 +87,17 @@ def undisturbed(
             else:
                 if _last_change(installation) == before:
                     return found
+        raise at_work(installation)
 
     return again
+
+
+def at_work(installation: Installation) -> WriteError:
+    return WriteError(
+        AT_WORK,
+        where=installation.dist_info,
+        next="wait until it has ended, then run the command again",
+    )
 
 
 def _last_change(installation: Installation) -> int:

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from vllm_eagle3_patches import __version__, integrity, plan
-from vllm_eagle3_patches.errors import PatchError, RefusedError
+from vllm_eagle3_patches.errors import IntegrityError, PatchError, RefusedError
 from vllm_eagle3_patches.files import read_state
-from vllm_eagle3_patches.gates import GATES, NAMES, proposer
+from vllm_eagle3_patches.gates import NAMES, proposer
 from vllm_eagle3_patches.gates.base import Finding, State
 from vllm_eagle3_patches.installation import Installation
 from vllm_eagle3_patches.interruption import interrupted, undisturbed
@@ -61,18 +61,13 @@ def _pristine(installation: Installation, receipt: Receipt | None) -> Sources:
 
 
 def _opened(
-    sources: Sources, target: Target, found: list[Finding], receipt: Receipt
+    found: list[Finding], pristine: Sources, wanted: Request, version: str
 ) -> list[Finding]:
-    """`native` becomes `open` for the gates whose edits the receipt says we made."""
-    gates = {gate.NAME: gate for gate in GATES}
-    paths = {file.path for file in receipt.files}
-
-    def ours(finding: Finding) -> bool:
-        edits = gates[finding.gate].edits(sources, target)
-        return any(edit.name in receipt.edits and edit.path in paths for edit in edits)
-
+    """`native` becomes `open` for the gates that did not pass in the files as installed."""
+    was = {f.gate: f.state for f in plan.findings(pristine, find(pristine, wanted, version))}
     return [
-        replace(f, state=State.OPEN) if f.state is State.NATIVE and ours(f) else f for f in found
+        replace(f, state=State.OPEN) if f.state is State.NATIVE and not was[f.gate].passes else f
+        for f in found
     ]
 
 
@@ -113,6 +108,8 @@ def check(installation: Installation, wanted: Request, *, allow_modified: bool =
         found = []
         with suppress(RefusedError):
             found = plan.findings(current, find(current, wanted, installation.version))
+            pristine = _pristine(installation, receipt)
+            found = _opened(found, pristine, wanted, installation.version)
         problem = integrity.disagreement(installation, changed)
         return Report("foreign", tuple(found), "none", _fingerprint(current), problem=problem)
     try:
@@ -140,7 +137,7 @@ def check(installation: Installation, wanted: Request, *, allow_modified: bool =
         if problem is None:
             notes.append(f"not as installed: {', '.join(strange)}")
     if receipt:
-        found = _opened(pristine, target, found, receipt)
+        found = _opened(found, pristine, wanted, installation.version)
         notes += [
             f"{file.path} is as it was installed again; apply patches it anew"
             for file in receipt.files
@@ -258,10 +255,7 @@ def apply(
     target = find(after, request, installation.version)
     found = plan.findings(after, target)
     if want.receipt:
-        pristine = Sources(installation.root, {f.path: f.original for f in want.receipt.files})
-        found = _opened(
-            pristine, find(pristine, request, installation.version), found, want.receipt
-        )
+        found = _opened(found, _pristine(installation, want.receipt), request, installation.version)
     found = [f for f in found if f.gate in gates]
     patched = _receipt(installation) is not None  # a dry run leaves it as it was
     state = "patched" if patched else _bare_state(installation)
@@ -317,6 +311,8 @@ def revert(
     with Transaction(installation) as transaction:
         notes += transaction.recover()
         receipt = _receipt(installation)
+        if wanted is not None:
+            _known(_pristine(installation, receipt), wanted, installation.version)
         if receipt is None:
             return Report(
                 _bare_state(installation),
@@ -342,7 +338,17 @@ def revert(
                 {file.path: file for file in receipt.files}, None, expected=expected
             )
     state = "patched" if rest and not changed_by_others else _bare_state(installation)
+    strange = integrity.foreign(installation, Sources(installation.root), changed)
+    if state == "pristine" and strange:  # as --allow-modified found it
+        state = "foreign"
+        notes.append(f"as before apply, which is not as installed: {', '.join(strange)}")
     return Report(state, changed=tuple(changed), notes=tuple(notes))
+
+
+def _known(pristine: Sources, wanted: Request, version: str) -> None:
+    """Raises UsageError: no such architecture; else a slip in its name would revert nothing."""
+    with suppress(RefusedError, IntegrityError):  # of no concern to who takes it back
+        find(pristine, wanted, version)
 
 
 def _bare_state(installation: Installation) -> str:

@@ -34,6 +34,12 @@ def claims(sources: Sources, site: ClassSite) -> bool:
     return inherits(sources, site, NAME)
 
 
+def claimed(sources: Sources, structure: Structure) -> bool:
+    """Whether the registered class inherits it, and that of the language model which a config
+    named too."""
+    return all(claims(sources, site) for site in (structure.top, structure.chosen) if site)
+
+
 def defines(sources: Sources, site: ClassSite, method: str) -> bool:
     """Whether the class, or a base other than the protocol, defines the method."""
     return any(o.method(method) for o in bases(sources, site) if o.name != NAME)

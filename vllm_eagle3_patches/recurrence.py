@@ -10,6 +10,7 @@ but `MambaMixer` does not read it).
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 
 from vllm_eagle3_patches.sources import ClassSite, Sources, bases, find_classes, walk
 
@@ -17,9 +18,12 @@ ACCEPTED = "num_accepted_tokens"
 KIND = "mamba_type"  # the property every recurrent layer must have (MambaBase)
 
 
-def refusal(sources: Sources, top: ClassSite, decoder: ClassSite) -> str | None:
-    """Why the target's state cannot be rolled back, or None if it can, or has none."""
-    marks = {site.name for site in bases(sources, top)}
+def refusal(sources: Sources, classes: Iterable[ClassSite], decoder: ClassSite) -> str | None:
+    """Why the target's state cannot be rolled back, or None if it can, or has none.
+
+    `classes` are the registered one and that of its language model: either may bear the mark.
+    """
+    marks = {site.name for cls in classes for site in bases(sources, cls)}
     if "IsAttentionFree" in marks:
         return "a state-space model without attention has no per-token state to draft from"
     if not marks & {"IsHybrid", "HasInnerState"}:

@@ -42,7 +42,8 @@ class Structure:
         outer: the class that `inner` leads through, where its path has two steps (OPT, ChatGLM).
         bare: whether the drafter loader is given a decoder without `.model` as language model.
         unread: why nothing below `top` could be named, or None.
-        chosen: whether a config named the language model: another one may come beside it.
+        chosen: the class of the language model that a config named, or None; another one may
+            come beside it.
     """
 
     top: ClassSite
@@ -53,7 +54,7 @@ class Structure:
     outer: ClassSite | None = None
     bare: bool = False
     unread: str | None = None
-    chosen: bool = False
+    chosen: ClassSite | None = None
 
     @property
     def is_wrapper(self) -> bool:
@@ -259,8 +260,8 @@ def with_language(sources: Sources, structure: Structure, site: ClassSite) -> St
     inner = of_class(sources, site)
     if inner.is_wrapper:
         unread = f"its language model, {site.name}, is a wrapper too"
-        return replace(structure, unread=unread, chosen=True)
-    return replace(inner, top=structure.top, language=structure.language, chosen=True)
+        return replace(structure, unread=unread, chosen=site)
+    return replace(inner, top=structure.top, language=structure.language, chosen=site)
 
 
 def _of_class(sources: Sources, top: ClassSite) -> Structure:

@@ -131,9 +131,8 @@ def _row(sources: Sources, entry: registry.Entry, version: str, patched: Patched
         paths.update(edit.path for edit in edits)
         if patched is not None and patched.paths.intersection(e.path for e in edits):
             others = [o for o in patched.targets if Request.of_key(o).architecture != name]
-            if not (closed := _still_closed(patched, wanted, version, row)):
-                config = tuple(c for c in row.config if name not in _names(patched))
-                rests = tuple(sorted(paths))
+            if closed and not (closed := _still_closed(patched, wanted, version, row)):
+                config, rests = _undecided(row, patched), tuple(sorted(paths))
                 return replace(row, state=State.OPEN, config=config, rests_on=rests)
         targets = [target, *(_applied(sources, other, version) for other in others)]
         plan.make(sources, targets, version)
@@ -176,8 +175,13 @@ def _applied(sources: Sources, key: str, version: str) -> Target:
     return find(sources, _asked(sources, Request.of_key(key)), version)
 
 
-def _names(patched: Patched) -> list[str]:
-    return [Request.of_key(key).architecture for key in patched.targets]
+def _undecided(row: Row, patched: Patched) -> tuple[str, ...]:
+    """What only a config tells of a row, less what those told that it was opened with."""
+    requests = [Request.of_key(key) for key in patched.targets]
+    given = [request for request in requests if request.architecture == row.architecture]
+    told = {LANGUAGE_MODEL for request in given if request.language}
+    told |= {model_type.NAME for request in given if request.model_type}
+    return tuple(what for what in row.config if what not in told)
 
 
 def _asked(sources: Sources, wanted: Request) -> Request:

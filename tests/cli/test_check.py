@@ -21,7 +21,7 @@ from command import (
     sha256,
     unchanged,
 )
-from wheels import tree
+from wheels import install, tree
 
 STATES = {
     "model-type": "closed",
@@ -108,6 +108,24 @@ def test_another_target_over_an_applied_one(site: Path) -> None:
     assert done.code == 0
     assert states(done.json)["image-token"] == "n/a"
     assert states(done.json)["aux-capture"] == "open"
+
+
+def test_our_own_gates_stay_open_where_someone_has_changed_a_file(site: Path) -> None:
+    assert call("apply", site=site).code == 0
+    (site / LOADER).write_bytes((site / LOADER).read_bytes() + b"# Somebody's.\n")
+    told = call("check", "--json", site=site)
+    assert told.code == 4
+    assert states(told.json) == {g: s.replace("closed", "open") for g, s in STATES.items()}
+
+
+def test_what_vllm_has_is_native_beside_a_target_that_needed_the_same_file(tmp_path: Path) -> None:
+    site = install(VERSION, tmp_path)
+    before = call("check", "--json", "--model", "LlamaForCausalLM", site=site).json
+    assert call("apply", site=site).code == 0
+    done = call("check", "--model", "LlamaForCausalLM", site=site)
+    assert "EAGLE-3 is native here" in done.out
+    after = call("check", "--json", "--model", "LlamaForCausalLM", site=site).json
+    assert states(after) == states(before)
 
 
 def test_native(tmp_path: Path) -> None:

@@ -228,3 +228,30 @@ def test_where_vllm_lists_model_types_only_a_config_tells_those_that_are_not_kno
     assert (rows[GLM]["state"], rows[GLM]["config"]) == ("closed", [])
     assert "model-type" in rows[GLM]["gates"]
     assert (rows[unknown]["state"], rows[unknown]["config"]) == ("native", ["model-type"])
+
+
+def test_what_is_native_stays_so_beside_a_target_that_needs_the_same_file(tmp_path: Path) -> None:
+    """The list of model types is one file for all targets of 0.17.1."""
+    names = ("Fairseq2LlamaForCausalLM", "TransformersForCausalLM", "LlavaForConditionalGeneration")
+    site = few(tmp_path, "0.17.1", (INNER, LLAMA, *names))
+    before = architectures(call("check", "--all", "--json", site=site))
+    assert call("apply", "--model", INNER, site=site).code == 0
+    after = architectures(call("check", "--all", "--json", site=site))
+    assert after.pop(INNER)["state"] == "open"
+    assert before.pop(INNER)["state"] == "closed"
+    assert after == before
+    assert "transformers" in after["TransformersForCausalLM"]["detail"]
+
+
+def test_a_wrapper_opened_by_its_name_still_rests_on_its_config(site: Path) -> None:
+    assert call("apply", "--model", INTERN, site=site).code == 0
+    row = architectures(call("check", "--all", "--json", site=site))[INTERN]
+    assert (row["state"], row["config"]) == ("open", ["language-model"])
+
+
+def test_no_headings_without_a_list(site: Path) -> None:
+    assert call("apply", "--model", GLM, site=site).code == 0
+    (site / GLM_FILE).write_text("")
+    done = call("check", "--all", site=site)
+    assert done.code == 4
+    assert "multimodal" not in done.out

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from command import TOOL, another_build, call, lay, run, unchanged
+from command import TOOL, VERSION, another_build, call, lay, run, unchanged
+from wheels import tree
 
 from vllm_eagle3_patches import __version__, operations
 from vllm_eagle3_patches.cli import main as cli
@@ -33,6 +34,8 @@ def site(tmp_path: Path) -> Path:
         ["check", "--frobnicate"],
         ["check", "surplus"],
         ["apply", "--model"],
+        ["apply", "--model", "LlamaForCausalLM", "--model", "GPT2LMHeadModel"],
+        ["revert", "--model=LlamaForCausalLM", "--model=LlamaForCausalLM"],
         ["revert", "--dry-run"],
         ["check", "--force"],
         ["check", "--site-packages", "/nowhere"],
@@ -214,6 +217,53 @@ def test_a_full_disk_behind_standard_output(site: Path, words: list[str]) -> Non
     assert "No space left on device" in done.err
     assert "Traceback" not in done.err
     assert "Exception ignored" not in done.err
+
+
+@pytest.mark.parametrize("words", [["apply"], ["apply", "--json"], ["revert"]], ids=" ".join)
+def test_a_full_disk_behind_the_answer_to_work_that_is_done(site: Path, words: list[str]) -> None:
+    if words == ["revert"]:
+        call("apply", site=site)
+    done = run(*words, site=site, tool=["sh", "-c", 'exec "$@" >/dev/full', "sh", *TOOL])
+    assert done.code == 6
+    assert "the answer cannot be written: No space left on device" in done.err
+    assert "it may have done its work: run vllm-eagle3-patch check" in done.err
+    full = ["sh", "-c", 'exec "$@" >/dev/full 2>/dev/full', "sh", *TOOL]
+    assert run(*words, site=site, tool=full).code == 6
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["check"], 1),
+        (["check", "--json"], 1),
+        (["check", "--model", "MambaForCausalLM"], 3),
+        (["apply", "--json", "--model", "MambaForCausalLM"], 3),
+        (["check", "--json", "--model", "Nope"], 2),
+        (["check", "--json", "--nope"], 2),
+        (["check", "--nope"], 2),
+        (["apply"], 0),
+        (["diff"], 0),
+        (["--help"], 0),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else str(value),
+)
+def test_a_reader_that_is_gone_does_not_change_the_exit_code(
+    site: Path, words: list[str], code: int
+) -> None:
+    where = tree(VERSION) if "MambaForCausalLM" in words else site  # refused: nothing is written
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(
+            [*TOOL, *words, *([] if "--help" in words else ["--site-packages", where])],
+            stdin=subprocess.DEVNULL,
+            stdout=writer,
+            stderr=writer if code == 3 else subprocess.PIPE,
+        )
+    finally:
+        os.close(writer)
+    assert done.returncode == code
+    assert b"Exception ignored" not in (done.stderr or b"")
 
 
 # ---- what ends a command

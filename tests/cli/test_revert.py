@@ -68,6 +68,28 @@ def test_where_nothing_is_applied(site: Path) -> None:
     assert told["installation"] == "pristine"
 
 
+@pytest.mark.parametrize("applied", [True, False])
+def test_a_slip_in_the_name_is_no_success(site: Path, applied: bool) -> None:
+    if applied:
+        call("apply", "--model", DEEPSEEK, site=site)
+    with unchanged(site):
+        done = call("revert", "--model", "DeepseekV3ForCausalLm", site=site)
+    assert done.code == 2
+    assert f"did you mean {DEEPSEEK}" in done.err
+
+
+def test_what_allow_modified_found_is_not_called_as_installed(site: Path) -> None:
+    (site / DECODER).write_bytes((site / DECODER).read_bytes() + b"# Somebody's.\n")
+    before = snapshot(site)
+    assert call("apply", "--allow-modified", site=site).code == 0
+    done = call("revert", site=site)
+    assert done.code == 0
+    assert difference(before, snapshot(site)) == set()
+    assert "foreign" in done.out
+    assert "as they were before apply again" in done.out
+    assert f"not as installed: {DECODER}" in done.out
+
+
 def test_one_target_of_two(site: Path) -> None:
     before = snapshot(site)
     call("apply", "--model", DEEPSEEK, site=site)

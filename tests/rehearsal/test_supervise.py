@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -101,47 +99,6 @@ def test_a_child_that_ended_leaves_no_grandchild(tmp_path: Path) -> None:
         pid = int(log.read_text())
         assert not gone(pid)
     until(lambda: gone(pid))
-
-
-NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
-@pytest.fixture
-def handlers() -> Iterator[None]:
-    """Those that Python begins with, whatever this process was started to ignore: SIGINT in a
-    background job, SIGHUP under `nohup`."""
-    before = {number: signal.getsignal(number) for number in NUMBERS}
-    for number in NUMBERS:
-        signal.signal(number, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
-
-
-@pytest.mark.parametrize("number", NUMBERS)
-def test_a_signal_to_end_goes_the_way_of_ctrl_c_and_the_next_ones_change_nothing(
-    handlers: None, number: signal.Signals
-) -> None:
-    with pytest.raises(KeyboardInterrupt), supervise.signals():
-        os.kill(os.getpid(), number)
-        time.sleep(5)
-    for other in NUMBERS:  # while the process ends
-        os.kill(os.getpid(), other)
-
-
-def test_handlers_are_put_back_where_no_signal_came(handlers: None) -> None:
-    before = [signal.getsignal(number) for number in NUMBERS]
-    with supervise.signals():
-        assert [signal.getsignal(number) for number in NUMBERS] != before
-    assert [signal.getsignal(number) for number in NUMBERS] == before
-
-
-def test_what_is_ignored_stays_ignored(handlers: None) -> None:
-    """`nohup`."""
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    with supervise.signals():
-        os.kill(os.getpid(), signal.SIGHUP)
 
 
 def test_shared_memory_goes_with_those_who_held_it(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ EXAMPLE = "vllm-eagle3-patch apply --model /models/Kimi-K2.5"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--model", help=common.MODEL_HELP)
+    common.model(parser)
     parser.add_argument("--dry-run", action="store_true", help="do everything but write")
     common.allow_modified(parser)
 

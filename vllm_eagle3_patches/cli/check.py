@@ -20,7 +20,7 @@ EXAMPLE = "vllm-eagle3-patch check --model DeepseekV3ForCausalLM --python /opt/v
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--model", help=common.MODEL_HELP)
+    common.model(parser)
     parser.add_argument(
         "--all", action="store_true", help="list every architecture of this vLLM with its state"
     )

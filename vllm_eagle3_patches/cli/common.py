@@ -20,6 +20,26 @@ MODEL_HELP = (
 )
 
 
+class _Once(argparse.Action):
+    """As "store", but of two values neither is dropped without a word."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> None:
+        if getattr(namespace, self.dest) is not None:
+            parser.error(f"{option_string} was given twice; run the command once for each")
+        setattr(namespace, self.dest, values)
+
+
+def model(parser: argparse.ArgumentParser, said: str = MODEL_HELP) -> None:
+    """The option `--model`."""
+    parser.add_argument("--model", action=_Once, help=said)
+
+
 def find(args: argparse.Namespace) -> Installation:
     """The installation; kept on `args` so that an error report can name it."""
     found = installation.find(

@@ -13,7 +13,7 @@ EXAMPLE = "vllm-eagle3-patch diff | patch -p1 -d /opt/venv/lib/python3.12/site-p
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--model", help=common.MODEL_HELP)
+    common.model(parser)
     common.allow_modified(parser)
 
 

@@ -55,6 +55,7 @@ def execute(args: argparse.Namespace) -> int:
     # Only a pipe lets `--follow` come to an end before the server is up or has failed.
     ended = args.follow is not None and found.status == LOADING
     code = 1 if found.status == FAILED or ended else 0
+    args.exit = code
     notes = [f"not read to its end: {scanner.damaged}"] if scanner.damaged else []
     if ended:
         notes.append("the input ended before the server was up")

@@ -38,6 +38,7 @@ def execute(args: argparse.Namespace) -> int:
     result = listing.of(found, allow_modified=args.allow_modified)
     if result.problem is not None:
         output.located(args, result.problem)
+    args.exit = result.exit
     if args.json:
         print(json.dumps({**output.facts(args, result.exit, found, None), **_json(result)}))
         return result.exit
@@ -75,7 +76,7 @@ def _json(result: Listing) -> dict[str, object]:
 
 def _print(args: argparse.Namespace, result: Listing) -> None:
     width = max((len(row.architecture) for row in result.rows), default=0)
-    for kind in KINDS.values():
+    for kind in KINDS.values() if result.rows else ():
         print(f"\n{kind}")
         for row in (row for row in result.rows if row.kind == kind):
             state = output.painted(f"{SAID.get(row.state, row.state.value):13}", row.state)

@@ -8,11 +8,12 @@ import gc
 import re
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import ClassVar, NoReturn
 
 from vllm_eagle3_patches import __version__
-from vllm_eagle3_patches.cli import check, output
+from vllm_eagle3_patches.cli import check, output, signals
 from vllm_eagle3_patches.errors import PatchError, UsageError, WriteError
 
 COMMANDS = {
@@ -115,22 +116,25 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             typed = check.retyped(words)
             if typed is not None:
+                args.exit = UsageError.exit
                 return _without_dashes(words, typed)
             _Parser.given = words
             args = parser().parse_args(words)
-            return _run(args)
+            with signals.handled():
+                return _run(args)
         finally:
             if sys.stdout is not None:  # it is where it was closed from the start
                 sys.stdout.flush()
-    except BrokenPipeError:
+    except BrokenPipeError:  # who reads no more of the answer still gets its exit code
         output.discard()
-        return 0
+        return int(getattr(args, "exit", 0))
     except OSError as error:  # of standard output itself
         output.discard()
         failure = WriteError(f"the answer cannot be written: {error.strerror or error}")
         if args.command in ("apply", "revert"):
             failure.next = "it may have done its work: run vllm-eagle3-patch check"
-        print(f"vllm-eagle3-patch: error: {failure}", file=sys.stderr)
+        with suppress(OSError):  # standard error may be as full
+            print(f"vllm-eagle3-patch: error: {failure}", file=sys.stderr)
         return WriteError.exit
     except KeyboardInterrupt:
         return output.interrupted(args)
@@ -154,9 +158,12 @@ def _run(args: argparse.Namespace) -> int:
     except BrokenPipeError:
         raise
     except OSError as error:
+        if hasattr(args, "exit"):  # all is done, and the answer cannot be written
+            raise
         failure: PatchError = _refused(error)
     except PatchError as error:
         failure = error
+    args.exit = failure.exit
     output.failure(args, failure)
     return failure.exit
 

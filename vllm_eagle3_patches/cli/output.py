@@ -124,7 +124,12 @@ def failure(args: argparse.Namespace, problem: PatchError) -> None:
 def bare(command: str | None, code: int, what: str, following: str | None = None) -> None:
     """The JSON answer of a command that came to nothing more."""
     error = {"what": what, "where": None, "next": following}
-    print(json.dumps({"schema": SCHEMA, "command": command, "exit": code, "error": error}))
+    try:
+        print(json.dumps({"schema": SCHEMA, "command": command, "exit": code, "error": error}))
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except BrokenPipeError:  # the exit code says it
+        discard()
 
 
 def interrupted(args: argparse.Namespace) -> int:
@@ -156,6 +161,7 @@ def emit(
 ) -> int:
     """Prints the report, what preflight found and could not see, and the verdict; exit code."""
     code = report.exit or int(any(fault.severity == "error" for fault in findings or ()))
+    args.exit = code
     if report.problem is not None:
         located(args, report.problem)
     if args.json:

@@ -59,17 +59,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """The exit code: see EXIT_CODES."""
-    from vllm_eagle3_patches.rehearsal import supervise
-
-    with supervise.signals():
-        try:
-            code = _execute(args)
-            if sys.stdout is not None:
-                sys.stdout.flush()
-            return code
-        except BrokenPipeError:  # which must not look like success, as it may for an answer read
-            output.discard()
-            raise WriteError("nobody reads standard output any more: not rehearsed") from None
+    try:
+        code = _execute(args)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # the child is gone then, and the outcome not known
+        output.discard()
+        raise WriteError("nobody reads standard output any more: not rehearsed") from None
 
 
 def _execute(args: argparse.Namespace) -> int:

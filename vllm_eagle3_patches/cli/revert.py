@@ -11,7 +11,7 @@ EXAMPLE = "vllm-eagle3-patch revert --python /opt/venv/bin/python"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--model", help="take back this target only (default: everything)")
+    common.model(parser, "take back this target only (default: everything)")
     parser.add_argument(
         "--force",
         action="store_true",
@@ -25,7 +25,8 @@ def execute(args: argparse.Namespace) -> int:
     found = common.find(args)
     report = operations.revert(found, wanted, force=args.force)
     count = len(report.changed)
-    verdict = f"{count} files are as vLLM installed them again" if count else "nothing written"
+    whose = "as they were before apply" if report.state == "foreign" else "as vLLM installed them"
+    verdict = f"{count} files are {whose} again" if count else "nothing written"
     if count and report.state == "patched":  # other targets stay open, maybe in the same files
         verdict = f"{count} files changed: what only {args.model} needed is as installed again"
     return output.emit(args, found, wanted, report, verdict)

@@ -12,7 +12,7 @@ from vllm_eagle3_patches import decoder, stream
 from vllm_eagle3_patches.decoder import Loop
 from vllm_eagle3_patches.errors import RefusedError
 from vllm_eagle3_patches.gates.base import Edit, Finding, State, worst
-from vllm_eagle3_patches.protocol import MIXIN, claims, has_mixin, inherits
+from vllm_eagle3_patches.protocol import MIXIN, claimed, claims, has_mixin, inherits
 from vllm_eagle3_patches.recurrence import refusal
 from vllm_eagle3_patches.sources import ClassSite, Sources, bases, walk
 from vllm_eagle3_patches.stream import Stream
@@ -168,7 +168,8 @@ def _inspect(sources: Sources, structure: Structure) -> Finding:
     if verdict is False:
         detail = f"{owner.name}.forward captures aux hidden states in an unknown form"
         return Finding(NAME, State.REFUSED, owner.path, forward.lineno, detail)
-    why = why or refusal(sources, structure.top, owner) or ""
+    classes = [structure.top, *filter(None, [structure.causal])]
+    why = why or refusal(sources, classes, owner) or ""
     if why:
         return Finding(NAME, State.REFUSED, owner.path, forward.lineno, f"{owner.name}: {why}")
     detail = f"{owner.name}.forward returns no aux hidden states"
@@ -178,7 +179,7 @@ def _inspect(sources: Sources, structure: Structure) -> Finding:
 def _unread(sources: Sources, structure: Structure) -> Finding:
     """Upstream's word, where the class claims the interface and its module captures."""
     top = structure.top
-    if claims(sources, top):
+    if claimed(sources, structure):
         detail = f"upstream's {top.name} claims it; not read: {structure.unread}"
         return Finding(NAME, State.NATIVE, top.path, top.line, detail)
     return Finding(NAME, State.REFUSED, top.path, top.line, structure.unread or "")

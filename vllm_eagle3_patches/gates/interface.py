@@ -113,7 +113,7 @@ def edits(sources: Sources, target: Target) -> list[Edit]:
                 found.append(_edit("interface", sources, causal, part, body, structure))
         if structure.language is not None and _missing(sources, structure.top) is not None:
             # One form for all language models that a config may name, whichever come together.
-            varies = structure.by_config or structure.chosen
+            varies = structure.by_config or structure.chosen is not None
             if structure.causal is None and not varies:
                 own = body
             elif protocol.has_mixin(sources) and body == "inherit" and not varies:

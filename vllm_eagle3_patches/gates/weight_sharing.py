@@ -12,7 +12,7 @@ from vllm_eagle3_patches.decoder import find_loop, forward_with_loop
 from vllm_eagle3_patches.errors import RefusedError
 from vllm_eagle3_patches.gates import proposer
 from vllm_eagle3_patches.gates.base import Edit, Finding, State, worst
-from vllm_eagle3_patches.protocol import claims, reaches
+from vllm_eagle3_patches.protocol import claimed, claims, reaches
 from vllm_eagle3_patches.sources import ClassSite, Sources, bases, owner_of, walk
 from vllm_eagle3_patches.structure import Structure
 from vllm_eagle3_patches.target import Target
@@ -160,7 +160,7 @@ def inspect(sources: Sources, target: Target) -> Finding:
 def _inspect(sources: Sources, structure: Structure) -> Finding:
     causal, decoder, top = structure.causal or structure.top, structure.decoder, structure.top
     if structure.unread:
-        state = State.NATIVE if claims(sources, top) else State.REFUSED
+        state = State.NATIVE if claimed(sources, structure) else State.REFUSED
         return Finding(NAME, state, top.path, top.line, f"not read: {structure.unread}")
     if decoder is None:
         detail = "the config names the language model; give its folder to --model"

@@ -9,11 +9,9 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import signal
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from vllm_eagle3_patches.rehearsal.inside import group
@@ -58,36 +56,6 @@ def child(words: Sequence[str], env: Mapping[str, str], folder: Path, log: Path)
         yield running
     finally:
         running.kill()
-
-
-class Terminated(KeyboardInterrupt):
-    """The signal to end was sent to this process."""
-
-
-@contextlib.contextmanager
-def signals() -> Iterator[None]:
-    """SIGTERM and SIGHUP end a rehearsal as Ctrl-C does: with everything cleaned up, whatever
-    signals come from then on.  What this process was started to ignore (`nohup`) it ignores."""
-
-    def end(number: int, _: FrameType | None) -> None:
-        for each in before:
-            signal.signal(each, signal.SIG_IGN)
-        before.clear()  # to the end of the process, whose status is to be ours
-        raise Terminated(number)
-
-    before: dict[int, Any] = {}
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) == signal.SIG_IGN:
-            continue
-        try:
-            before[number] = signal.signal(number, end)
-        except ValueError:  # not in the main thread: then it is the caller's business
-            break
-    try:
-        yield
-    finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
 
 
 class Events:
