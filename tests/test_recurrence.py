@@ -15,7 +15,7 @@ def why(version: str, architecture: str) -> str | None:
     assert structure.decoder is not None
     found = decoder.forward_with_loop(sources(version), structure.decoder)
     assert found is not None
-    return refusal(sources(version), [structure.top], found[0])
+    return refusal(sources(version), structure, found[0])
 
 
 @pytest.mark.parametrize("version", ["0.11.2", "0.17.1", "0.24.0", "0.32.0"])

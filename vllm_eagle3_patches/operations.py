@@ -17,7 +17,7 @@ from vllm_eagle3_patches.installation import Installation
 from vllm_eagle3_patches.interruption import interrupted, undisturbed
 from vllm_eagle3_patches.receipt import RECEIPT, PatchedFile, Receipt, load
 from vllm_eagle3_patches.sources import Sources, sha256
-from vllm_eagle3_patches.target import Request, Target, find
+from vllm_eagle3_patches.target import Request, Target, find, registered
 
 
 @dataclass(frozen=True)
@@ -338,17 +338,18 @@ def revert(
                 {file.path: file for file in receipt.files}, None, expected=expected
             )
     state = "patched" if rest and not changed_by_others else _bare_state(installation)
-    strange = integrity.foreign(installation, Sources(installation.root), changed)
-    if state == "pristine" and strange:  # as --allow-modified found it
-        state = "foreign"
-        notes.append(f"as before apply, which is not as installed: {', '.join(strange)}")
+    if state == "pristine":
+        strange = integrity.foreign(installation, Sources(installation.root), changed)
+        if strange:  # as --allow-modified found it
+            state = "foreign"
+            notes.append(f"as before apply, which is not as installed: {', '.join(strange)}")
     return Report(state, changed=tuple(changed), notes=tuple(notes))
 
 
 def _known(pristine: Sources, wanted: Request, version: str) -> None:
     """Raises UsageError: no such architecture; else a slip in its name would revert nothing."""
     with suppress(RefusedError, IntegrityError):  # of no concern to who takes it back
-        find(pristine, wanted, version)
+        registered(pristine, wanted, version)
 
 
 def _bare_state(installation: Installation) -> str:
@@ -370,7 +371,6 @@ def _keep(installation: Installation, path: str) -> str:
     return f"kept the changed {path} as {kept}"
 
 
-@undisturbed
 def diff(installation: Installation, wanted: Request, *, allow_modified: bool = False) -> str:
     """The unified diff from the installed bytes to EAGLE-3 for the target and those applied.
 
@@ -378,7 +378,7 @@ def diff(installation: Installation, wanted: Request, *, allow_modified: bool = 
         PatchError: as `apply`.
     """
     want = _planned(installation, wanted, NAMES, allow_modified)
-    pristine = _pristine(installation, _receipt(installation))
+    pristine = _pristine(installation, want.receipt)
     return "".join(
         unified(path, pristine.data(path), content)
         for path, content in sorted(want.contents.items())

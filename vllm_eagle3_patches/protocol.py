@@ -19,9 +19,14 @@ DEFAULT = "get_eagle3_default_aux_hidden_state_layers"  # 0.18.0 on
 METHODS = (SETTER, GETTER)
 
 
+def defined(sources: Sources, name: str) -> bool:
+    """Whether vLLM's interfaces.py has a class of this name."""
+    return any(getattr(statement, "name", None) == name for statement in sources.tree(PATH).body)
+
+
 def has_mixin(sources: Sources) -> bool:
     """Whether this vLLM has `EagleModelMixin` (0.18.0 on), which its decoders inherit."""
-    return any(getattr(statement, "name", None) == MIXIN for statement in sources.tree(PATH).body)
+    return defined(sources, MIXIN)
 
 
 def inherits(sources: Sources, site: ClassSite, name: str) -> bool:

@@ -10,19 +10,21 @@ but `MambaMixer` does not read it).
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
 
 from vllm_eagle3_patches.sources import ClassSite, Sources, bases, find_classes, walk
+from vllm_eagle3_patches.structure import Structure
 
 ACCEPTED = "num_accepted_tokens"
 KIND = "mamba_type"  # the property every recurrent layer must have (MambaBase)
 
 
-def refusal(sources: Sources, classes: Iterable[ClassSite], decoder: ClassSite) -> str | None:
+def refusal(sources: Sources, structure: Structure, decoder: ClassSite) -> str | None:
     """Why the target's state cannot be rolled back, or None if it can, or has none.
 
-    `classes` are the registered one and that of its language model: either may bear the mark.
+    The registered class or that of its language model may bear the mark; `decoder` is the class
+    that runs the layers.
     """
+    classes = [cls for cls in (structure.top, structure.causal) if cls is not None]
     marks = {site.name for cls in classes for site in bases(sources, cls)}
     if "IsAttentionFree" in marks:
         return "a state-space model without attention has no per-token state to draft from"

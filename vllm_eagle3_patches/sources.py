@@ -291,7 +291,7 @@ def owner_of(sources: Sources, site: ClassSite, method: str) -> ClassSite | None
 
 @lru_cache(maxsize=4096)
 def walk(node: ast.AST) -> tuple[ast.AST, ...]:
-    """`ast.walk` of a method or class that nobody changes; many gates, and all architectures that
+    """`ast.walk` of a part of a tree that nobody changes; many gates, and all architectures that
     share it, walk over it again."""
     return tuple(ast.walk(node))
 

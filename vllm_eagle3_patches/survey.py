@@ -131,9 +131,11 @@ def _row(sources: Sources, entry: registry.Entry, version: str, patched: Patched
         paths.update(edit.path for edit in edits)
         if patched is not None and patched.paths.intersection(e.path for e in edits):
             others = [o for o in patched.targets if Request.of_key(o).architecture != name]
-            if closed and not (closed := _still_closed(patched, wanted, version, row)):
+            still = _still_closed(patched, wanted, version, row) if closed else ()
+            if closed and not still:
                 config, rests = _undecided(row, patched), tuple(sorted(paths))
                 return replace(row, state=State.OPEN, config=config, rests_on=rests)
+            closed = still
         targets = [target, *(_applied(sources, other, version) for other in others)]
         plan.make(sources, targets, version)
     state = State.CLOSED if closed else State.NATIVE

@@ -11,14 +11,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from vllm_eagle3_patches import registry
+from vllm_eagle3_patches import protocol, registry
 from vllm_eagle3_patches.errors import RefusedError, UsageError
 from vllm_eagle3_patches.installation import Installation
 from vllm_eagle3_patches.sources import Sources
 from vllm_eagle3_patches.structure import Structure, of_class, variants, with_language
 
 KIMI_K25 = "KimiK25ForConditionalGeneration"
-INTERFACES = "vllm/model_executor/models/interfaces.py"
 
 # Architecture -> the model_type of its `hf_text_config`, where a name alone has to do.
 # Kimi-K2.5: `text_config.model_type` of the published config.json.
@@ -203,24 +202,36 @@ def find(sources: Sources, wanted: Request, version: str) -> Target:
     """The target in the installed vLLM; `version` is only for messages.
 
     Raises:
+        UsageError: as `registered`.
+        RefusedError: as `registered`, or its classes are not recognised.
+    """
+    entry = registered(sources, wanted, version)
+    sites = [v for site in registry.classes(sources, entry) for v in variants(sources, site)]
+    structures = tuple(of_class(sources, site) for site in sites)
+    name = None
+    if any(structure.by_config for structure in structures):
+        name, structures = _with_language(sources, wanted, structures)
+    return Target(wanted.architecture, wanted.model_type, structures, name)
+
+
+def registered(sources: Sources, wanted: Request, version: str) -> registry.Entry:
+    """The target's entry in the registry of the installed vLLM.
+
+    Raises:
         UsageError: no vLLM release this tool knows has such an architecture, or its model_type is
             no name.
-        RefusedError: this vLLM is too old for EAGLE-3 or for the model, or its classes are not
-            recognised.
+        RefusedError: this vLLM is too old for EAGLE-3 or for the model.
     """
     if wanted.model_type is not None and not MODEL_TYPE.fullmatch(wanted.model_type):
         raise UsageError(
             f"the model_type of {wanted.architecture} is {wanted.model_type!a}, which is no name",
             next="correct the model's config.json",
         )
-    if not any(
-        getattr(statement, "name", None) == "SupportsEagle3"
-        for statement in sources.tree(INTERFACES).body
-    ):
+    if not protocol.defined(sources, protocol.NAME):
         raise RefusedError(
             f"vLLM {version} has no SupportsEagle3 interface (0.10.1 brought it), so there is "
             "nothing to open",
-            where=INTERFACES,
+            where=protocol.PATH,
             next="install vLLM 0.10.1 or newer (DeepSeek), 0.15.0 or newer (Kimi-K2.5)",
         )
     entries = registry.read(sources)
@@ -244,12 +255,7 @@ def find(sources: Sources, wanted: Request, version: str) -> Target:
             where=registry.PATH,
             next=f"did you mean {' or '.join(close)}?" if close else None,
         )
-    sites = [v for site in registry.classes(sources, entry) for v in variants(sources, site)]
-    structures = tuple(of_class(sources, site) for site in sites)
-    name = None
-    if any(structure.by_config for structure in structures):
-        name, structures = _with_language(sources, wanted, structures)
-    return Target(wanted.architecture, wanted.model_type, structures, name)
+    return entry
 
 
 def _with_language(

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from command import (
-    Done,
-    call,
-    difference,
-    snapshot,
-    unchanged,
-)
+from command import Done, call, difference, snapshot, unchanged
 
 WRITING = ["apply", "revert"]
 READING = ["check", "diff", "apply --dry-run"]

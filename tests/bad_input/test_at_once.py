@@ -7,14 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from command import (
-    call,
-    difference,
-    info_of,
-    snapshot,
-    start,
-    unchanged,
-)
+from command import call, difference, info_of, snapshot, start, unchanged
 
 from bad_input.outcome import WRITING, refused, works
 

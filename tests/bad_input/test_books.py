@@ -8,16 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from command import (
-    CONFIG,
-    DECODER,
-    RECEIPT,
-    call,
-    difference,
-    info_of,
-    lay,
-    snapshot,
-)
+from command import CONFIG, DECODER, RECEIPT, call, difference, info_of, lay, snapshot
 
 from bad_input.outcome import ALL, refused, works
 

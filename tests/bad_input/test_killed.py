@@ -14,17 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from command import (
-    CONFIG,
-    LOADER,
-    RECEIPT,
-    call,
-    difference,
-    info_of,
-    snapshot,
-    start,
-    unchanged,
-)
+from command import CONFIG, LOADER, RECEIPT, call, difference, info_of, snapshot, start, unchanged
 
 from bad_input.outcome import WRITING, refused
 from vllm_eagle3_patches.files import temporary

@@ -7,15 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from command import (
-    DECODER,
-    TOUCHED,
-    WRAPPER,
-    call,
-    difference,
-    snapshot,
-    unchanged,
-)
+from command import DECODER, TOUCHED, WRAPPER, call, difference, snapshot, unchanged
 
 from bad_input.outcome import refused, works
 

@@ -8,13 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from command import (
-    DEEPSEEK,
-    KIMI,
-    VERSION,
-    call,
-    start,
-)
+from command import DEEPSEEK, KIMI, VERSION, call, start
 from wheels import tree
 
 from bad_input.outcome import refused

@@ -8,14 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from command import (
-    LOADER,
-    TOOL,
-    Done,
-    call,
-    info_of,
-    unchanged,
-)
+from command import LOADER, TOOL, Done, call, info_of, unchanged
 
 from bad_input.outcome import WRITING, works
 from bad_input.users import as_user

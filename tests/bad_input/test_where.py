@@ -6,10 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from command import (
-    call,
-    info_of,
-)
+from command import call, info_of
 from fake_dist import editable
 
 from bad_input.outcome import ALL, refused

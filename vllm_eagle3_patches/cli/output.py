@@ -125,9 +125,8 @@ def bare(command: str | None, code: int, what: str, following: str | None = None
     """The JSON answer of a command that came to nothing more."""
     error = {"what": what, "where": None, "next": following}
     try:
-        print(json.dumps({"schema": SCHEMA, "command": command, "exit": code, "error": error}))
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        whole = {"schema": SCHEMA, "command": command, "exit": code, "error": error}
+        print(json.dumps(whole), flush=True)
     except BrokenPipeError:  # the exit code says it
         discard()
 

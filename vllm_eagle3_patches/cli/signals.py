@@ -9,20 +9,16 @@ from types import FrameType
 from typing import Any
 
 
-class Terminated(KeyboardInterrupt):
-    """The signal to end was sent to this process."""
-
-
 @contextlib.contextmanager
 def handled() -> Iterator[None]:
     """SIGTERM and SIGHUP end a command as Ctrl-C does: with everything cleaned up, whatever
     signals come from then on.  What this process was started to ignore (`nohup`) it ignores."""
 
-    def end(number: int, _: FrameType | None) -> None:
+    def end(_: int, __: FrameType | None) -> None:
         for each in before:
             signal.signal(each, signal.SIG_IGN)
         before.clear()  # to the end of the process, whose status is to be ours
-        raise Terminated(number)
+        raise KeyboardInterrupt
 
     before: dict[int, Any] = {}
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

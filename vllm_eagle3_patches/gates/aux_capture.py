@@ -168,8 +168,7 @@ def _inspect(sources: Sources, structure: Structure) -> Finding:
     if verdict is False:
         detail = f"{owner.name}.forward captures aux hidden states in an unknown form"
         return Finding(NAME, State.REFUSED, owner.path, forward.lineno, detail)
-    classes = [structure.top, *filter(None, [structure.causal])]
-    why = why or refusal(sources, classes, owner) or ""
+    why = why or refusal(sources, structure, owner) or ""
     if why:
         return Finding(NAME, State.REFUSED, owner.path, forward.lineno, f"{owner.name}: {why}")
     detail = f"{owner.name}.forward returns no aux hidden states"

@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from vllm_eagle3_patches.errors import RefusedError
-from vllm_eagle3_patches.sources import Sources, parse
+from vllm_eagle3_patches.sources import ClassSite, Sources, parse
 
 # From 0.20.0 the loader moved to llm_base_proposer.py; class EagleProposer to 0.14.1,
 # SpecDecodeBaseProposer from 0.15.0.
@@ -49,13 +49,9 @@ def find(sources: Sources) -> Loader:
 @lru_cache(maxsize=8)  # the tree is large, and needed for nothing else
 def _loader(data: bytes, path: str, root: Path) -> Loader | None:
     for cls in parse(data, path, root, keep=False).body:
-        for method in cls.body if isinstance(cls, ast.ClassDef) else ():
-            if (
-                isinstance(method, ast.FunctionDef)
-                and method.name == "load_model"
-                and [a.arg for a in method.args.args][1:2] == ["target_model"]
-            ):
-                assert isinstance(cls, ast.ClassDef)
+        if isinstance(cls, ast.ClassDef):
+            method = ClassSite(path, cls).method("load_model")
+            if method is not None and [a.arg for a in method.args.args][1:2] == ["target_model"]:
                 return Loader(path, cls.name, method, _accepted(cls))
     return None
 
